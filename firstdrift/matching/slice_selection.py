@@ -76,18 +76,18 @@ def _absence(
     if not golden and not target:
         untold = Message.of("matching.choice.untold", asked=asked, coordinates=coordinates_named(name))
         return untold if wanted != 0 else None
-    held = {"golden": _held(name, golden), "target": _held(name, target)}
-    in_golden, in_target = not golden or wanted in golden, not target or wanted + shift in target
-    if in_golden and in_target:
-        return None
-    if in_golden and shift:
-        said = {"asked": asked, "moved": numbered(name, wanted + shift), "held": held["target"]}
-        return Message.of("matching.choice.shifted", **said, offset=shift)
-    if in_golden or in_target:
-        side = "target" if in_golden else "golden"
-        return Message.of(f"matching.choice.not_in_{side}", asked=asked, held=held[side])
-    if golden == target:
-        return Message.of("matching.choice.in_neither", asked=asked, held=held["golden"])
+    told = {"golden": (golden, wanted), "target": (target, wanted + shift)}
+    held = {side: _held(name, numbers) for side, (numbers, _) in told.items()}
+    match [side for side, (numbers, number) in told.items() if numbers and number not in numbers]:
+        case []:
+            return None
+        case ["target"] if shift:
+            said = {"asked": asked, "moved": numbered(name, wanted + shift), "held": held["target"]}
+            return Message.of("matching.choice.shifted", **said, offset=shift)
+        case [side]:
+            return Message.of(f"matching.choice.not_in_{side}", asked=asked, held=held[side])
+        case _ if golden == target:
+            return Message.of("matching.choice.in_neither", asked=asked, held=held["golden"])
     return Message.of("matching.choice.in_neither_of_two", asked=asked, **held)
 
 

@@ -40,11 +40,15 @@ def with_order_of_layers(pairs: Sequence[TensorPair], matches: Container[int]) -
     unsettled = (at for at, pair in enumerate(pairs) if pair.match in matches and _is_open(pair))
     for layers in grouped(unsettled, lambda at: _place(pairs[at])).values():
         for place, at in enumerate(layers):
-            beside = [*layers[:place][-1:], *layers[place + 1 :]][:MOST_WITNESSES]
-            witnesses = [record for other in beside for record in (pairs[other].golden, pairs[other].target)]
-            if witnesses or _is_weight(pairs[at]):
-                settled[at] = _in_order(pairs[at], witnesses)
+            beside = (*layers[:place][-1:], *layers[place + 1 :])[:MOST_WITNESSES]
+            settled[at] = _as_in(pairs[at], [pairs[other] for other in beside])
     return settled
+
+
+def _as_in(pair: TensorPair, beside: Iterable[TensorPair]) -> TensorPair:
+    """Return a pair in whatever order those of the layers beside it confirm; a weight without, in any."""
+    witnesses = [record for other in beside for record in (other.golden, other.target)]
+    return _in_order(pair, witnesses) if witnesses or _is_weight(pair) else pair
 
 
 def _is_open(pair: TensorPair) -> bool:

@@ -7,7 +7,7 @@ layers.2   q_proj ══ linear_q      norm_2 ══ pre_mlp_norm
 
 from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
-from itertools import product
+from itertools import chain, product
 from typing import TypeAlias, TypeVar
 
 from msgspec import Struct
@@ -90,20 +90,24 @@ def by_majority(layers: Sequence[LayerPair], matches: Iterable[Nodes]) -> list[t
         Each match with whether most layers have it; no node is in two of them.
     """
     voted = _voted(layers, matches)
-    votes = Counter(places for _, places in voted if places is not None)
-    possible = Counter(places for places in votes for layer in layers if layer.nodes(places))
-    elected = [places for places, count in votes.most_common() if count > MAJORITY * possible[places]]
+    elected = _elected(layers, Counter(known(places for _, places in voted)))
     everywhere = known(layer.nodes(places) for places in elected for layer in layers)
-    settled = [{place for each in elected for place in each[side]} for side in (0, 1)]
-    others = [nodes for nodes, places in voted if places is None or _are_apart(places, settled)]
+    settled = [set(chain.from_iterable(side)) for side in zip(*elected, strict=True)] or [set(), set()]
+    others = (nodes for nodes, places in voted if places is None or _are_apart(places, settled))
     taken: tuple[set[int], set[int]] = set(), set()
     chosen: list[tuple[Nodes, bool]] = []
-    for nodes, is_elected in [*product(everywhere, (True,)), *product(others, (False,))]:
+    for nodes, is_elected in chain(product(everywhere, (True,)), product(others, (False,))):
         if _are_apart(nodes, taken):
             chosen.append((nodes, is_elected))
             taken[0].update(nodes[0])
             taken[1].update(nodes[1])
     return chosen
+
+
+def _elected(layers: Sequence[LayerPair], votes: Counter[Places]) -> list[Places]:
+    """Return what more than half of the layers say is the same, of those that have both."""
+    possible = {places: sum(layer.nodes(places) is not None for layer in layers) for places in votes}
+    return [places for places, count in votes.most_common() if count > MAJORITY * possible[places]]
 
 
 def _are_apart(sides: tuple[tuple[Key, ...], tuple[Key, ...]], known: Sequence[set[Key]]) -> bool:

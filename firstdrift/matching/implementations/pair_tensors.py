@@ -129,20 +129,9 @@ class Pairer(Struct, frozen=True):
     def _candidates(self, golden: Node, target: Node) -> Candidates:
         """Yield tensors that may be the same, the surest first."""
         kinds = kind_of(golden), kind_of(target)
-        for role in (Role.INPUT, Role.OUTPUT):
-            if OpKind.POSITIONS in kinds and not _give_alike(golden, target):
-                continue
-            first, second = _in(golden, role), _in(target, role)
-            streams = _are_streams(golden, target, role), _are_streams(target, golden, role)
-            if any(streams):
-                yield from _both(
-                    _summed("golden", first, self.golden.sums) if streams[0] else _first(first),
-                    _summed("target", second, self.target.sums) if streams[1] else _first(second),
-                )
-            elif role is Role.OUTPUT and _hands_on_bias(first) is not _hands_on_bias(second):
-                yield from _both(_with_bias("golden", first), _with_bias("target", second))
-            elif not _are_other_scores(first, second):
-                yield from _firsts(first, second)
+        if OpKind.POSITIONS not in kinds or _give_alike(golden, target):
+            yield from self._values(golden, target, Role.INPUT)
+            yield from self._values(golden, target, Role.OUTPUT)
         yield from self._of_one_making(golden, target)
         if OpKind.LOOKUP in kinds or not (_in(golden, Role.INPUT) or _in(target, Role.INPUT)):
             whole = (_whole_numbers(golden), _whole_numbers(target))
@@ -151,6 +140,18 @@ class Pairer(Struct, frozen=True):
             yield from _by_key(golden, target, role)
         for role in (Role.INPUT, Role.OUTPUT):
             yield from _by_name(golden, target, role)
+
+    def _values(self, golden: Node, target: Node, role: Role) -> Candidates:
+        """Yield what two modules take, or give, as one tensor each; else by order."""
+        first, second = _in(golden, role), _in(target, role)
+        if _are_streams(golden, target, role):
+            yield from _both(_summed("golden", first, self.golden.sums), _first(second))
+        elif _are_streams(target, golden, role):
+            yield from _both(_first(first), _summed("target", second, self.target.sums))
+        elif role is Role.OUTPUT and _hands_on_bias(first) is not _hands_on_bias(second):
+            yield from _both(_with_bias("golden", first), _with_bias("target", second))
+        elif not _are_other_scores(first, second):
+            yield from _firsts(first, second)
 
 
 def pairer_of(golden: SliceTree, target: SliceTree) -> Pairer:

@@ -8,7 +8,7 @@ attention mask tells padding; where none was recorded, a number that the rows of
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import product
+from itertools import chain, islice, product
 from math import prod
 from typing import TypeAlias
 
@@ -16,6 +16,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from firstdrift.dumps.storage.views import ROWS, SHAPED
+from firstdrift.groups import known
 from firstdrift.matching.implementations.thresholds import MOST_MASKS, MOST_TOKENS, TOKEN_DIMENSIONS
 from firstdrift.matching.implementations.views import rows_of, with_steps
 from firstdrift.matching.plan import Joining, TensorPair
@@ -75,17 +76,14 @@ class Rows(Struct, frozen=True):
 def common_rows(nodes: Nodes, matched: Iterable[Pair]) -> tuple[Rows, Rows] | None:
     """Return the rows of the tokens that both runs have; None where those are all, or nothing tells."""
     ids = next(_token_ids(nodes, matched), None)
-    if ids is None:
+    read = ids and first_values(ids, MOST_TOKENS)
+    if ids is None or not read:
         return None
-    read = first_values(ids, MOST_TOKENS)
-    if read is None:
+    golden, target = (tuple(values.tolist()) for values in read)
+    if golden == target:
         return None
-    tokens = [tuple(values.tolist()) for values in read]
-    if tokens[0] == tokens[1]:
-        return None
-    ways = [list(_ways(*side)) for side in zip(nodes, ids, tokens, strict=True)]
-    same = (way for way in product(*ways) if way[0].kept(tokens[0]) == way[1].kept(tokens[1]) != ())
-    return next(((golden, target) for golden, target in same), None)
+    ways = product(_ways(nodes[0], ids[0], golden), _ways(nodes[1], ids[1], target))
+    return next((way for way in ways if way[0].kept(golden) == way[1].kept(target) != ()), None)
 
 
 def say_rows(pair: TensorPair) -> TensorPair:
@@ -133,26 +131,32 @@ def _ways(nodes: Sequence[Node], ids: TensorRecord, tokens: Tokens) -> Iterator[
     """Yield in what ways tokens may be without padding, the surest first."""
     shape = ids.shape or ()
     yield Rows(shape)
-    if len(shape) != TOKEN_DIMENSIONS or prod(shape) != len(tokens):
-        return
-    records = (record for node in nodes for record in _whole_numbers(node) if record.shape == shape)
-    masks = {record.location: record for record in records if record.location != ids.location}
-    for mask in list(masks.values())[:MOST_MASKS]:
-        read = first_values([mask], MOST_TOKENS)
-        values = [] if read is None else read[0].tolist()
-        if set(values) == {0.0, 1.0}:
-            yield from _rows(shape, [value == 1.0 for value in values])
-    ends = {tokens[at] for first in range(0, len(tokens), shape[1]) for at in (first, first + shape[1] - 1)}
-    for padding in sorted(ends):
-        yield from _rows(shape, [token != padding for token in tokens])
+    if len(shape) == TOKEN_DIMENSIONS and prod(shape) == len(tokens):
+        told = chain(_told_by_masks(nodes, ids), _told_by_padding(tokens, shape[1]))
+        yield from filter(None, (_rows(shape, is_kept) for is_kept in told))
 
 
-def _rows(shape: tuple[int, ...], is_kept: Sequence[bool]) -> Iterator[Rows]:
-    """Yield the rows that are kept, if they are in one piece of each sequence."""
+def _told_by_masks(nodes: Sequence[Node], ids: TensorRecord) -> Iterator[Sequence[bool]]:
+    """Yield what is no padding, as tensors of zeros and ones say that are as large as the token ids."""
+    records = chain.from_iterable(map(_whole_numbers, nodes))
+    masks = {record.location: record for record in records if record.shape == ids.shape}
+    masks.pop(ids.location, None)
+    read = (first_values([mask], MOST_TOKENS) for mask in islice(masks.values(), MOST_MASKS))
+    yield from (values[0] == 1.0 for values in known(read) if set(values[0].tolist()) == {0.0, 1.0})
+
+
+def _told_by_padding(tokens: Tokens, length: int) -> Iterator[Sequence[bool]]:
+    """Yield what is no padding, if that is a number with which a sequence begins or ends."""
+    for padding in sorted({*tokens[::length], *tokens[length - 1 :: length]}):
+        yield [token != padding for token in tokens]
+
+
+def _rows(shape: tuple[int, ...], is_kept: Sequence[bool]) -> Rows | None:
+    """Return the rows that are kept, if they are in one piece of each sequence."""
     runs: list[int] = []
     for first in range(0, len(is_kept), shape[1]):
         kept = [at for at in range(first, first + shape[1]) if is_kept[at]]
-        if not kept or kept != list(range(kept[0], kept[-1] + 1)):
-            return
+        if not kept or kept[-1] - kept[0] >= len(kept):
+            return None
         runs += [kept[0], len(kept)]
-    yield Rows(shape, tuple(runs))
+    return Rows(shape, tuple(runs))

@@ -9,7 +9,7 @@ The next part may be an operator that runs in the module: the calls of both are 
 
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import chain, product
 from typing import Final, TypeAlias
@@ -334,31 +334,44 @@ def _apply_apis(work: Pairing, mapping: MappingFile) -> Iterable[Message]:
     return applied.notes(lambda _: Message.of("matching.mapping.not_reached"))
 
 
+_Item: TypeAlias = tuple[str, str | None]
+"""The name of a node, and the label of one of its tensors."""
+
+
 def _apply_views(work: Pairing, mapping: MappingFile) -> Iterable[Message]:
     """Match the nodes of tensors that are seen as each other, several with the one they were fused into."""
     applied = _Applied(work, mapping)
-    indexes = indexes_by_name(work.golden.nodes), indexes_by_name(work.target.nodes)
     labels = {"golden": _labels(work.golden), "target": _labels(work.target)}
     for entries in grouped(mapping.entries, lambda entry: entry.line).values():
-        golden = [split_item(name) for name in entries[0].golden]
-        target = [split_item(entry.target) for entry in entries]
-        items = [{"target": item} for item in target] + [{"golden": item} for item in golden]
-        why = next(chain.from_iterable(_missing(item, labels) for item in items), None)
-        if why is None:
-            first = tuple(dict.fromkeys(indexes[0][node] for node, _ in golden))
-            second = tuple(dict.fromkeys(indexes[1][node] for node, _ in target))
-            if not applied.match_all(first, second, entries):
-                why = Message.of("matching.mapping.said_otherwise")
-            elif len(first) == len(second) == 1:
-                view = SaidView(_known_labels(golden), _known_labels(target), entries[0].view)
-                work.said_views.setdefault((first[0], second[0]), []).append(view)
+        items = {
+            "golden": list(map(split_item, entries[0].golden)),
+            "target": [split_item(entry.target) for entry in entries],
+        }
+        missing = (_missing({side: item}, labels) for side, of_side in items.items() for item in of_side)
+        why = next(chain.from_iterable(missing), None) or _view_nodes(applied, entries, **items)
         if why is not None:
             for entry in entries:
                 applied.fail(entry, why)
     return applied.notes(lambda _: Message.of("matching.mapping.not_reached"))
 
 
-def _known_labels(items: Iterable[tuple[str, str | None]]) -> tuple[str, ...]:
+def _view_nodes(
+    applied: _Applied, entries: Sequence[MappingEntry], golden: Sequence[_Item], target: Sequence[_Item]
+) -> Message | None:
+    """Match the nodes of an item of a view mapping, and keep how their tensors are seen; say why not."""
+    work = applied.work
+    indexes = indexes_by_name(work.golden.nodes), indexes_by_name(work.target.nodes)
+    first = tuple(dict.fromkeys(indexes[0][node] for node, _ in golden))
+    second = tuple(dict.fromkeys(indexes[1][node] for node, _ in target))
+    if not applied.match_all(first, second, entries):
+        return Message.of("matching.mapping.said_otherwise")
+    if len(first) == len(second) == 1:
+        view = SaidView(_known_labels(golden), _known_labels(target), entries[0].view)
+        work.said_views.setdefault((first[0], second[0]), []).append(view)
+    return None
+
+
+def _known_labels(items: Iterable[_Item]) -> tuple[str, ...]:
     return tuple(known(label for _, label in items))
 
 
@@ -389,13 +402,14 @@ def _in_order(golden: Mapping[str, Sequence[int]], target: Mapping[str, Sequence
     """Pair calls in order in each module that has as many on both sides; the rest, if it is as many."""
     alike = {path for path, calls in target.items() if len(golden.get(path, ())) == len(calls)}
     pairs = [pair for path in alike for pair in zip(golden[path], target[path], strict=True)]
-    rest = [
-        sorted(chain.from_iterable(calls for path, calls in side.items() if path not in alike))
-        for side in (golden, target)
-    ]
+    rest = [sorted(_calls_but(of, alike)) for of in (golden, target)]
     if len(rest[0]) != len(rest[1]):
         return pairs
     return pairs + list(zip(*rest, strict=True))
+
+
+def _calls_but(calls: Mapping[str, Sequence[int]], alike: Container[str]) -> Iterator[int]:
+    return chain.from_iterable(of_module for path, of_module in calls.items() if path not in alike)
 
 
 def _why_no_api(entry: MappingEntry, golden: _Calls, target: _Calls) -> Message:

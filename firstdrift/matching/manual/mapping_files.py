@@ -250,9 +250,7 @@ def _parse(name: str, text: str) -> MappingFile:
     is_json = text.lstrip().startswith("{")
     root = _compose(text.replace("\t", " ") if is_json else text)
     if _lists_mappings(root):
-        if _VIEW_KEYS[0] in (key.value for key, _ in root.value[0].value):
-            return MappingFile(name, MappingKind.VIEW, tuple(_view_entries(root)))
-        return MappingFile(name, MappingKind.API, tuple(_api_entries(root)))
+        return _parse_list(name, root)
     items = _items(root)
     if not items:
         return MappingFile(name, MappingKind.LAYER, ())
@@ -361,6 +359,13 @@ def _lists_mappings(root: yaml.Node) -> bool:
     """Tell an API or view mapping: a list of which each item is a mapping."""
     is_list = isinstance(root, yaml.SequenceNode) and bool(root.value)
     return is_list and isinstance(root.value[0], yaml.MappingNode)
+
+
+def _parse_list(name: str, root: yaml.Node) -> MappingFile:
+    """Read a view mapping, which names targets, or an API mapping."""
+    if _VIEW_KEYS[0] in (key.value for key, _ in root.value[0].value):
+        return MappingFile(name, MappingKind.VIEW, tuple(_view_entries(root)))
+    return MappingFile(name, MappingKind.API, tuple(_api_entries(root)))
 
 
 def _api_entries(root: yaml.Node) -> Iterator[MappingEntry]:

@@ -5,6 +5,7 @@ target  rank 0, 1        ─▶  rank 0+1, merged; where rank 1 was asked for, w
 """
 
 from collections.abc import Iterable, Iterator
+from functools import partial
 from itertools import chain
 from typing import Final
 
@@ -101,21 +102,24 @@ def choose_rank(sides: Sides, rank: int) -> tuple[Sides, list[Message]]:
     models = list(map(models_of, sides))
     widths = [max(map(len, held), default=1) for held in models]
     if max(widths) == 1:
-        of_rank = ([one for one in side if one.coordinates.rank in {None, rank}] for side in sides)
-        return tuple(of_rank), []
+        return tuple(_of_ranks(side, {None, rank}) for side in sides), []
     wider = int(widths[1] >= widths[0])
     ranks = next((model for model in models[wider] if rank in model), ())
     if not ranks:
         return ([], []), []
-    number = models[wider].index(ranks)
-    of_model = [
-        [listing for listing in side if model_of(listing) in own[number : number + 1]]
-        for side, own in zip(sides, models, strict=True)
-    ]
+    of_model = list(map(partial(_of_model, models[wider].index(ranks)), sides, models))
     of_model[wider] = [_held_by(listing, rank) for listing in of_model[wider]]
     side, named = side_named(SIDES[wider]), ranks_named(ranks)
     note = Message.of("matching.note.part_of_model", side=side, rank=rank, ranks=named)
     return tuple(of_model), [note] if len(ranks) > 1 else []
+
+
+def _of_ranks(side: Iterable[SliceListing], ranks: set[int | None]) -> list[SliceListing]:
+    return [listing for listing in side if listing.coordinates.rank in ranks]
+
+
+def _of_model(number: int, side: Iterable[SliceListing], models: list[Model]) -> list[SliceListing]:
+    return [listing for listing in side if model_of(listing) in models[number : number + 1]]
 
 
 def models_of(side: Iterable[SliceListing]) -> list[Model]:

@@ -165,11 +165,13 @@ class _Modules:
             if path is not None:
                 calls = self.calls[path]
                 number = min(calls) if call is None else call
-                names = Message.of("matching.reason.names", name=node.path, path=path)
-                which = Message.of("matching.reason.call", number=number, calls=len(calls))
-                reasons = SAME_NAME if node.path == path else names, _ONLY_CALL if len(calls) == 1 else which
+                reasons = _reason(node.path, path), self._which(path, number)
                 return (calls[number], reasons) if number in calls else None
         return None
+
+    def _which(self, path: str, number: int) -> Message:
+        calls = len(self.calls[path])
+        return _ONLY_CALL if calls == 1 else Message.of("matching.reason.call", number=number, calls=calls)
 
     def _path(self, name: str) -> str | None:
         """Return the path that a name is: as it stands, with other words in front, with other separators."""
@@ -199,6 +201,10 @@ def _readings(node: Node) -> Iterator[tuple[str, int | None]]:
         yield marked["base"], None
         if inner := _CALL.fullmatch(marked["base"]):
             yield inner["base"], int(inner["call"])
+
+
+def _reason(name: str, path: str) -> Message:
+    return SAME_NAME if name == path else Message.of("matching.reason.names", name=name, path=path)
 
 
 def _is_place_in_file(node: Node) -> bool:
