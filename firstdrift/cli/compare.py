@@ -75,7 +75,7 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
     type=_PATH,
     metavar="FILE",
     help="Match as this file says: a mapping of msprobe (layer, data, cell, api) or msit (op), or a match set"
-    " of firstdrift. Repeatable.",
+    " or view mapping of firstdrift. Repeatable.",
 )
 @click.option(
     "--export-data-mapping",
@@ -90,6 +90,13 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
     type=_FILE,
     metavar="FILE",
     help="Write which modules were matched as a layer mapping of msprobe.",
+)
+@click.option(
+    "--export-view-mapping",
+    "view_mapping_file",
+    type=_FILE,
+    metavar="FILE",
+    help="Write which tensors were joined, split or laid out anew, and how, as a mapping of firstdrift.",
 )
 @click.option(
     "--algorithm",

@@ -17,6 +17,7 @@ _FILES: Final = (
     "advisor_file",
     "data_mapping_file",
     "layer_mapping_file",
+    "view_mapping_file",
 )
 
 
@@ -45,6 +46,7 @@ def write_files(report: "Report", chosen: dict[str, Any]) -> None:
     from firstdrift.exports.mapping_yaml import write_data_mapping, write_layer_mapping
     from firstdrift.exports.spreadsheets import write_csv, write_xlsx
     from firstdrift.exports.tool_tables import layout_of_report
+    from firstdrift.exports.view_mapping import write_view_mapping
 
     columns: str = chosen["columns"]
     writers: dict[str, Callable[[Report, Path], None]] = {
@@ -54,6 +56,7 @@ def write_files(report: "Report", chosen: dict[str, Any]) -> None:
         "advisor_file": write_advice,
         "data_mapping_file": write_data_mapping,
         "layer_mapping_file": write_layer_mapping,
+        "view_mapping_file": write_view_mapping,
     }
     for option, write in writers.items():
         if (file := chosen[option]) is None:

@@ -127,7 +127,7 @@ def _load_joined(pair: TensorPair) -> "tuple[Array, Array, Message | None]":
 
     parts = pair.parts
     whole = _load(pair.target, "target") if parts.are_golden else _load(pair.golden, "golden")
-    for part in (*parts.records, pair.golden, pair.target):
+    for part in (*(() if parts.rearranged else parts.records), pair.golden, pair.target):
         _require_small(part)
     try:
         joined, said = load_joined(parts, whole, load_tensor)

@@ -53,6 +53,7 @@ def reproduction(pair: TensorPair, shape: tuple[int, ...]) -> str | None:
 
 def _side(record: TensorRecord, parts: tuple[TensorRecord, ...], pair: TensorPair) -> str | None:
     """Write the expression that loads a tensor, or the parts that it is made of."""
+    parts = () if pair.joining is Joining.REARRANGED else parts
     loaded = [f"load_tensor({_location(one.location)})" for one in parts or (record,) if one.location]
     if len(loaded) < max(1, len(parts)):
         return None

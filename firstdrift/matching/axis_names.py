@@ -30,9 +30,10 @@ def lay_alike(pair: TensorPair) -> TensorPair:
 def _order(golden: TensorRecord, target: TensorRecord) -> tuple[int, ...] | None:
     """Return which dimension of the target comes where; None if it need not be moved, or nobody can tell."""
     names = _names(golden), _names(target)
-    if names[0] == names[1] or not all(names) or sorted(names[0]) != sorted(names[1]):
+    if names[0] == names[1] or sorted(names[0]) != sorted(names[1]):
         return None
-    if _is_moved(target.location) or golden.shards is not None or target.shards is not None:
+    is_moved = target.location is not None and bool(target.location.permutation)
+    if is_moved or golden.shards or target.shards:
         return None
     return tuple(names[1].index(name) for name in names[0])
 

@@ -27,9 +27,8 @@ from firstdrift.matching.pairing import INSIDE_CORRESPONDS, Join, Pairing, start
 from firstdrift.matching.plan import MatchingRules, Messages, Origin, SlicePlan
 from firstdrift.matching.structure.child_alignment import pair_siblings
 from firstdrift.matching.structure.compiled_graphs import match_compiled
-from firstdrift.matching.structure.module_lists import without_lists
+from firstdrift.matching.structure.hung_alike import hung_alike
 from firstdrift.matching.structure.name_only_dumps import find_namesakes
-from firstdrift.matching.structure.operator_dumps import beside_flat
 from firstdrift.matching.structure.sequence_alignment import Pair
 from firstdrift.matching.thresholds import AROUND
 from firstdrift.matching.tree import SliceTree, call_key, holds_gradients, is_operator
@@ -52,8 +51,7 @@ def match_slices(golden: Slice, target: Slice, rules: MatchingRules) -> SlicePla
 def find_matches(golden: Slice, target: Slice, rules: MatchingRules) -> tuple[Pairing, Messages]:
     """Match two slices by all rules but the edits; return what is matched, and remarks."""
     known = find_namesakes(golden, target)
-    slices = without_lists(known.golden, known.target), without_lists(known.target, known.golden)
-    slices = beside_flat(*slices), beside_flat(*reversed(slices))
+    slices = hung_alike(known.golden, known.target)
     work = start_pairing(*slices, rules)
     notes = (*known.notes, *apply_mappings(work))
     known.match(work)

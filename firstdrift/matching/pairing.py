@@ -3,7 +3,7 @@
 from collections import deque
 from collections.abc import Collection, Iterable, Iterator
 from itertools import chain, product
-from typing import Final
+from typing import Final, TypeAlias
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -18,6 +18,9 @@ from firstdrift.matching.structure.thresholds import CONFIDENT
 from firstdrift.matching.tree import SliceTree, build_tree, do_other_work, is_operator
 from firstdrift.model.slice import Slice
 from firstdrift.wording.message import Message
+
+Nodes: TypeAlias = tuple[tuple[int, ...], tuple[int, ...]]
+"""Golden and target nodes that are the same."""
 
 INSIDE_CORRESPONDS: Final = Message.of("matching.reason.inside_corresponds")
 
@@ -76,6 +79,19 @@ class Join(Struct, frozen=True):
         return product(self.golden, self.target)
 
 
+class SaidView(Struct, frozen=True):
+    """How a person said that tensors of two matched nodes are seen as each other.
+
+    Attributes:
+        golden: labels of the golden tensors, several where they are added up; likewise target.
+        view: what is done to them, as a view mapping says it; nothing where their shapes tell.
+    """
+
+    golden: tuple[str, ...]
+    target: tuple[str, ...]
+    view: tuple[str, ...]
+
+
 class Pairing(Struct):
     """Two trees and what is matched of them so far.
 
@@ -90,6 +106,7 @@ class Pairing(Struct):
         joins: matches of several nodes; their nodes are in `found` and `partners` as well.
         joins_entered: how many of them whose children have been looked at.
         said_tensors: for a match, which golden tensor each target tensor was said to be, by label.
+        said_views: for a match, how its tensors were said to be seen.
         lines: the two as lines of operators, if they are of different frameworks.
         spread: which of the two is that of one rank, if the widths of their operators say so.
         are_other: whether the two are of two implementations of one model.
@@ -105,16 +122,10 @@ class Pairing(Struct):
     joins: list[Join] = field(default_factory=list)
     joins_entered: int = 0
     said_tensors: dict[Pair, dict[str, str]] = field(default_factory=dict)
+    said_views: dict[Pair, list[SaidView]] = field(default_factory=dict)
     lines: tuple[Line, Line] | None = None
     spread: Spread | None = None
     are_other: bool = False
-
-    def widen(self) -> tuple[SliceTree, SliceTree]:
-        """Let the tensors of the run that is that of one rank be parts of wider ones."""
-        if self.spread is not None:
-            wider = self.spread.widened(self.golden, self.target)
-            self.golden, self.target = (replace(tree, known_contents={}, known_weights={}) for tree in wider)
-        return self.golden, self.target
 
     def add(self, pair: Pair, found: Found) -> None:
         """Record a match."""
@@ -174,6 +185,15 @@ class Pairing(Struct):
         joins = (join for join in self.joins if not held.isdisjoint(join.target))
         return [*single, *chain.from_iterable(map(Join.pairs, joins))]
 
+    def matches(self) -> Iterator[tuple[Nodes, Found]]:
+        """Yield golden and target nodes of each match, in the order of its first target node."""
+        joins = {join.target[0]: (join.golden, join.target) for join in self.joins}
+        for target, found in sorted(self.found.items()):
+            if not found.joined:
+                yield ((found.golden,), (target,)), found
+            elif target in joins:
+                yield joins[target], found
+
     def release(self, target: int) -> None:
         """Undo the match of a target node, with all its nodes; an unmatched node changes nothing."""
         if target not in self.found:
@@ -215,9 +235,8 @@ class Pairing(Struct):
         """Tell whether likeness may match two siblings; other implementations were matched as a whole."""
         if not self.are_other or is_operator(self.golden.nodes[pair[0]]):
             return True
-        return self.golden.relative_name(pair[0]) == self.target.relative_name(pair[1]) and self.may_be_one(
-            pair
-        )
+        have_one_name = self.golden.relative_name(pair[0]) == self.target.relative_name(pair[1])
+        return have_one_name and self.may_be_one(pair)
 
     def free_golden(self, siblings: Iterable[int]) -> list[int]:
         """Return the golden nodes that are not matched yet."""

@@ -32,7 +32,8 @@ class Origin(StrEnum):
 class Joining(StrEnum):
     """How the parts of a pair make up the one tensor that is compared.
 
-    A tensor that is rearranged is its only part; one that is a view has none: its record says how it is read.
+    The first part of a tensor that is rearranged is itself; what follows, a golden and a target tensor each,
+    confirms in what order it lies. One that is a view has none: its record says how it is read.
     """
 
     CONCATENATED = "concatenated"
@@ -115,7 +116,8 @@ class TensorPair(Struct, frozen=True, gc=False):
 
     def _recorded(self) -> dict[str, tuple[TensorRecord, ...]]:
         """Return what was recorded of either side: one tensor, or the parts of what is joined."""
-        return {"golden": self.golden_parts or (self.golden,), "target": self.target_parts or (self.target,)}
+        golden = () if self.joining is Joining.REARRANGED else self.golden_parts
+        return {"golden": golden or (self.golden,), "target": self.target_parts or (self.target,)}
 
     @property
     def parts(self) -> Parts:

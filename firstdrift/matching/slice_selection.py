@@ -76,22 +76,19 @@ def _absence(
     if not golden and not target:
         untold = Message.of("matching.choice.untold", asked=asked, coordinates=coordinates_named(name))
         return untold if wanted != 0 else None
-    held = {"golden": _held(name, golden), "target": _held(name, target)}
-    lacks = bool(golden) and wanted not in golden, bool(target) and wanted + shift not in target
-    match lacks:
-        case (True, True) if golden == target:
-            return Message.of("matching.choice.in_neither", asked=asked, held=held["golden"])
-        case (True, True):
-            return Message.of("matching.choice.in_neither_of_two", asked=asked, **held)
-        case (True, False):
-            return Message.of("matching.choice.not_in_golden", asked=asked, held=held["golden"])
-        case (False, True) if shift:
-            moved = numbered(name, wanted + shift)
-            said = {"asked": asked, "moved": moved, "held": held["target"]}
+    told = {"golden": (golden, wanted), "target": (target, wanted + shift)}
+    held = {side: _held(name, numbers) for side, (numbers, _) in told.items()}
+    match [side for side, (numbers, number) in told.items() if numbers and number not in numbers]:
+        case []:
+            return None
+        case ["target"] if shift:
+            said = {"asked": asked, "moved": numbered(name, wanted + shift), "held": held["target"]}
             return Message.of("matching.choice.shifted", **said, offset=shift)
-        case (False, True):
-            return Message.of("matching.choice.not_in_target", asked=asked, held=held["target"])
-    return None
+        case [side]:
+            return Message.of(f"matching.choice.not_in_{side}", asked=asked, held=held[side])
+        case _ if golden == target:
+            return Message.of("matching.choice.in_neither", asked=asked, held=held["golden"])
+    return Message.of("matching.choice.in_neither_of_two", asked=asked, **held)
 
 
 def numbered(name: str, number: int | None) -> Message:

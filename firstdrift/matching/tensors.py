@@ -6,7 +6,9 @@ output.0             [1, 5, 896]  ── output.0            [1, 5, 896]
 """
 
 from collections.abc import Collection, Container, Hashable, Iterable, Mapping, Sequence
-from operator import attrgetter, ne
+from itertools import accumulate
+from math import prod
+from operator import attrgetter, mul, ne
 from typing import Final, TypeAlias
 
 from msgspec import Struct, field
@@ -18,7 +20,7 @@ from firstdrift.matching.plan import Messages, TensorPair, UnmatchedTensor
 from firstdrift.matching.structure.sequence_alignment import Pair
 from firstdrift.matching.structure.statistics_similarity import bare_shape, known_distances, value_distance
 from firstdrift.matching.thresholds import ARGUMENTS_AGREE, TIMES_FARTHER
-from firstdrift.matching.tree import are_of_one_family, is_operator, operator_family
+from firstdrift.matching.tree import Place, are_of_one_family, is_operator, operator_family
 from firstdrift.model.node import Direction, Node
 from firstdrift.model.tensor import Role, TensorRecord, is_floating
 from firstdrift.operators.properties import is_commutative
@@ -49,10 +51,16 @@ class TensorPairing(Struct):
     unmatched_golden: list[UnmatchedTensor] = field(default_factory=list)
     unmatched_target: list[UnmatchedTensor] = field(default_factory=list)
 
-    def leave(self, match: int, golden: Node, target: Node) -> None:
-        """List all tensors of a match as left over."""
-        self.unmatched_golden += left_over(match, [golden])
-        self.unmatched_target += left_over(match, [target])
+    def leave(
+        self,
+        match: int,
+        golden: Iterable[Node],
+        target: Iterable[Node],
+        taken: tuple[Container[Place], Container[Place]] = ((), ()),
+    ) -> None:
+        """List the tensors of the nodes of a match that are not taken as left over."""
+        self.unmatched_golden += left_over(match, golden, taken[0])
+        self.unmatched_target += left_over(match, target, taken[1])
 
     def pair(self, match: int, golden: Node, target: Node, said: Mapping[str, str] | None = None) -> None:
         """Pair the tensors of a match by role and key, where keys differ by order and shape.
@@ -85,13 +93,11 @@ class TensorPairing(Struct):
             records = first[own], second[theirs]
             remark = None if own == theirs else BY_MAPPING
             self.pairs.append(_tensor_pair(match, (golden.name, target.name), records, remark))
-        return _without(golden, labels.values()), _without(target, labels)
+        return without(golden, labels.values()), without(target, labels)
 
 
-def left_over(
-    match: int, nodes: Iterable[Node], taken: Container[tuple[str, str]] = ()
-) -> list[UnmatchedTensor]:
-    """List the tensors of nodes of a match that are not taken: those go by name of the node and label."""
+def left_over(match: int, nodes: Iterable[Node], taken: Container[Place]) -> list[UnmatchedTensor]:
+    """List the tensors of nodes of a match that are not taken."""
     return [
         UnmatchedTensor(match, node.name, record)
         for node in nodes
@@ -100,7 +106,8 @@ def left_over(
     ]
 
 
-def _without(node: Node, labels: Collection[str]) -> Node:
+def without(node: Node, labels: Collection[str]) -> Node:
+    """Return a node without the tensors of some labels."""
     return replace(node, tensors=tuple(record for record in node.tensors if record.label not in labels))
 
 
@@ -116,6 +123,14 @@ def relate_shapes(golden: Shape | None, target: Shape | None) -> tuple[Messages,
     if first == second or _flattened(first) == second or first == _flattened(second):
         return (reshape(golden, target),), None
     return (), shapes_differ(golden, target)
+
+
+def merge(golden: Shape, target: Shape) -> bool:
+    """Tell whether shapes differ by nothing but dimensions of size 1 and merged ones."""
+    if prod(golden) != prod(target):
+        return False
+    ends = [set(accumulate(shape, mul)) - {1} for shape in (golden, target)]
+    return ends[0] <= ends[1] or ends[1] <= ends[0]
 
 
 def shapes_differ(golden: Shape, target: Shape) -> Message:

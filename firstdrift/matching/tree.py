@@ -11,7 +11,7 @@ from fractions import Fraction
 from functools import lru_cache
 from itertools import chain
 from math import prod
-from typing import Final
+from typing import Final, TypeAlias
 
 from msgspec import Struct, field
 
@@ -24,6 +24,10 @@ from firstdrift.model.tensor import Role, TensorRecord
 
 CallKey = tuple[NodeKind, str, int]
 """What the forward and the backward node of one call share: kind, path and call number."""
+
+
+Place: TypeAlias = tuple[str, str]
+"""A tensor: the name of its node, and its label."""
 
 
 class Contents(Struct, frozen=True):
@@ -86,6 +90,14 @@ class SliceTree(Struct, frozen=True):
         """Yield the nodes around a node, the innermost first."""
         while (index := self.parents[index]) != self.root:
             yield index
+
+    def inside(self, index: int) -> Iterator[int]:
+        """Yield the nodes of the forward pass inside a node."""
+        waiting = list(self.forward[index])
+        while waiting:
+            node = waiting.pop()
+            waiting += self.forward[node]
+            yield node
 
     def relative_name(self, index: int) -> str:
         """Return a node's path without that of its parent: "down_proj"."""
@@ -206,6 +218,11 @@ def tensors_of(node: Node, role: Role) -> list[TensorRecord]:
     return [record for record in node.records(role) if record.is_tensor]
 
 
+def records_by_place(nodes: Iterable[Node]) -> dict[Place, TensorRecord]:
+    """Return the tensors of nodes by the name of the node and their label."""
+    return {(node.name, record.label): record for node in nodes for record in node.tensors}
+
+
 def call_key(node: Node) -> CallKey:
     """Return what the forward and the backward node of one call share."""
     return node.kind, node.path, node.call
@@ -244,12 +261,12 @@ def do_other_work(golden: Node, target: Node) -> bool:
 
 def _share_given(node: Node) -> Fraction | None:
     """Return how many elements a module without weights gives for each it takes; None if not known."""
-    shapes = [[each.shape for each in tensors_of(node, role)] for role in (Role.INPUT, Role.OUTPUT)]
-    is_plain = node.direction is not Direction.BACKWARD and not node.records(Role.PARAMETER)
-    if is_operator(node) or not is_plain or [len(found) for found in shapes] != [1, 1]:
+    if is_operator(node) or node.direction is Direction.BACKWARD or node.records(Role.PARAMETER):
         return None
-    taken, given = shapes[0][0], shapes[1][0]
-    return None if not taken or not given or not prod(taken) else Fraction(prod(given), prod(taken))
+    match tensors_of(node, Role.INPUT), tensors_of(node, Role.OUTPUT):
+        case [TensorRecord(shape=taken)], [TensorRecord(shape=given)] if taken and given and prod(taken):
+            return Fraction(prod(given), prod(taken))
+    return None
 
 
 def wrapped_modules(tree: SliceTree, index: int, *, all_in_one: bool = False) -> Iterator[int]:

@@ -1,7 +1,6 @@
 """Write a plan of what was matched: matches in the order of the target nodes, tensors, what is left over."""
 
 from collections.abc import Container, Iterator
-from functools import partial
 
 from msgspec.structs import replace
 
@@ -12,9 +11,12 @@ from firstdrift.matching.cross_framework.unrecorded_sums import add_operands
 from firstdrift.matching.fused.joined_tensors import pair_experts, pair_joined
 from firstdrift.matching.fused.stacked_experts import pair_stacks
 from firstdrift.matching.implementations.boundaries import with_boundaries
+from firstdrift.matching.implementations.element_order import with_order_of_layers
 from firstdrift.matching.implementations.pair_tensors import Pairer, pairer_of, with_views
 from firstdrift.matching.implementations.token_order import as_recorded as left_as_recorded
-from firstdrift.matching.implementations.token_order import by_sequence, records_of, say_order, turned_batch
+from firstdrift.matching.implementations.token_order import by_sequence, say_order, turned_batch
+from firstdrift.matching.implementations.token_rows import common_rows, say_rows
+from firstdrift.matching.manual.said_views import pair_said_views
 from firstdrift.matching.pairing import Join, Pairing
 from firstdrift.matching.plan import Messages, NodeMatch, Origin, SlicePlan, TensorPair, UnmatchedTensor
 from firstdrift.matching.ranks.partial_dump import as_recorded, spread_of_pairs, without_parts
@@ -22,7 +24,7 @@ from firstdrift.matching.ranks.partial_pairs import say_partial_dump, settle_par
 from firstdrift.matching.ranks.shards import settle_shards
 from firstdrift.matching.structure.compiled_graphs import pair_compiled
 from firstdrift.matching.tensors import TensorPairing
-from firstdrift.matching.tree import is_operator
+from firstdrift.matching.tree import is_operator, records_by_place
 from firstdrift.model.node import Node
 from firstdrift.model.slice import Slice
 from firstdrift.model.tensor import is_part_of_rank
@@ -63,13 +65,18 @@ def _pair_other(
 ) -> list[NodeMatch]:
     """Pair the tensors of two implementations of one model, each seen as the other has it."""
     batch = turned_batch(work.golden, work.target, work.pairs())
-    seen = target if batch is None else by_sequence(target, batch)
-    matches = _pair_tensors(work, golden, seen, tensors, pairer_of(work.golden, work.target))
-    tensors.pairs = with_boundaries(list(map(with_views, tensors.pairs)))
+    seen = golden, target if batch is None else by_sequence(target, batch)
+    rows = common_rows(seen, work.pairs())
+    if rows is not None:
+        seen = rows[0].see(seen[0]), rows[1].see(seen[1])
+    pairer = pairer_of(work.golden, work.target)
+    matches = _pair_tensors(work, *seen, tensors, pairer)
+    tensors.pairs = with_order_of_layers(tensors.pairs, pairer.linear)
+    tensors.pairs = with_boundaries(list(map(say_rows, map(with_views, tensors.pairs))))
     if batch is not None:
-        recorded = records_of(target)
-        tensors.pairs = say_order(tensors.pairs, recorded)
-        tensors.unmatched_target = left_as_recorded(tensors.unmatched_target, recorded)
+        tensors.pairs = say_order(tensors.pairs, records_by_place(target))
+    tensors.unmatched_golden = left_as_recorded(tensors.unmatched_golden, records_by_place(golden))
+    tensors.unmatched_target = left_as_recorded(tensors.unmatched_target, records_by_place(target))
     return matches
 
 
@@ -82,20 +89,18 @@ def _pair_tensors(
 ) -> list[NodeMatch]:
     """Pair the tensors of all matches; a match of several nodes stands where the first target node is."""
     matches: list[NodeMatch] = []
-    joins = {join.target[0]: join for join in work.joins}
-    for index, match in sorted(work.found.items()):
-        join = joins.get(index)
-        if join is not None:
-            nodes = [golden[at] for at in join.golden], [target[at] for at in join.target]
-            _pair_join(tensors, len(matches), join, *nodes)
-        elif not match.joined:
-            nodes = [golden[match.golden]], [target[index]]
-            pair_single = partial(_pair_single, work=work, index=index, pairer=pairer)
-            pair_single(tensors, len(matches), nodes=(nodes[0][0], nodes[1][0]))
+    joins = {join.target: join for join in work.joins}
+    for indexes, found in work.matches():
+        first = [golden[index] for index in indexes[0]]
+        second = [target[index] for index in indexes[1]]
+        if found.joined:
+            _pair_join(tensors, len(matches), joins[indexes[1]], first, second)
+        elif found.doubtful:  # a person has yet to confirm it
+            tensors.leave(len(matches), first, second)
         else:
-            continue
-        names = [tuple(node.name for node in side) for side in nodes]
-        how = match.origin, match.score, match.doubtful, match.reasons
+            _pair_single(tensors, len(matches), (first[0], second[0]), work, indexes[1][0], pairer)
+        names = [tuple(node.name for node in side) for side in (first, second)]
+        how = found.origin, found.score, found.doubtful, found.reasons
         matches.append(NodeMatch(names[0], names[1], *how))
     return matches
 
@@ -110,17 +115,16 @@ def _are_seen_as_views(nodes: tuple[Node, Node]) -> bool:
 def _pair_single(
     tensors: TensorPairing,
     row: int,
-    *,
     nodes: tuple[Node, Node],
     work: Pairing,
     index: int,
     pairer: Pairer | None,
 ) -> None:
-    """Pair the tensors of one node with those of one other, unless a person has yet to confirm the match."""
+    """Pair the tensors of one node with those of one other; `index` is that of the target node."""
     match = work.found[index]
-    if match.doubtful:
-        tensors.leave(row, *nodes)
-    elif pairer is not None and match.origin is not Origin.MANUAL and _are_seen_as_views(nodes):
+    views = work.said_views.get((match.golden, index), ())
+    nodes = pair_said_views(tensors, row, nodes, views) if views else nodes
+    if pairer is not None and match.origin is not Origin.MANUAL and _are_seen_as_views(nodes):
         pairer.pair(tensors, row, *nodes)
     elif work.lines and match.origin is Origin.STRUCTURE:
         pair_values(tensors, row, work, work.lines, (match.golden, index))
@@ -144,7 +148,7 @@ def _unmatched(dumped: Slice, matched: Container[int], stacked: Container[str]) 
 
 
 def _as_recorded(tensor: UnmatchedTensor) -> UnmatchedTensor:
-    return replace(tensor, record=as_recorded(tensor.record)) if tensor.record.shards is not None else tensor
+    return replace(tensor, record=as_recorded(tensor.record))
 
 
 def _settle_partial_dump(plan: SlicePlan, work: Pairing) -> SlicePlan:

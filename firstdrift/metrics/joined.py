@@ -10,7 +10,7 @@ How it lies there is seen from the values: the arrangement under which the two d
 do not depend on it.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial, reduce
 from pathlib import Path
 from typing import Final
@@ -50,10 +50,9 @@ def measure_joined(
     own = target if parts.are_golden else golden
     whole = whole_of(own).location
     try:
-        arrays = _loaded(parts, load)
         held = {} if whole is None else {id(whole): load(whole)}
         laid = held.get(id(whole))
-        joined, how = _join(parts, arrays, laid)
+        joined, how = _join(parts, laid, load)
     except ReasonedError as error:
         return incomparable(_why(error))
     except TensorUnreadableError as error:
@@ -92,24 +91,26 @@ def load_joined(parts: Parts, whole: Array, load: Load) -> Joined:
         TensorUnreadableError: one of them cannot be read, or they do not join.
     """
     try:
-        return _join(parts, _loaded(parts, load), whole)
+        return _join(parts, whole, load)
     except ReasonedError as error:
         raise TensorUnreadableError(Message.of("metrics.parts_unreadable", why=error.message)) from error
 
 
-def _loaded(parts: Parts, load: Load) -> list[Array]:
-    return [load(part.location) for part in parts.records if part.location is not None]
+def _loaded(records: Iterable[TensorRecord], load: Load) -> list[Array]:
+    return [load(record.location) for record in records if record.location is not None]
 
 
-def _join(parts: Parts, arrays: Sequence[Array], whole: Array | None) -> Joined:
+def _join(parts: Parts, whole: Array | None, load: Load) -> Joined:
+    if parts.rearranged:
+        witnesses = partial(_loaded, parts.records[1:], load) if parts.records[1:] else None
+        return rearranged(_loaded(parts.records[:1], load)[0], whole, witnesses)
+    arrays = _loaded(parts.records, load)
     if parts.rotated and whole is not None:
         return rotated_as(arrays[0], arrays[1], arrays[2], whole)
     if parts.of_experts:
         return stack_experts(arrays, whole, in_turns)
     if parts.stacked:
         return stack_weights(arrays, whole, in_turns)
-    if parts.rearranged:
-        return rearranged(arrays[0], whole)
     return _sum(arrays) if parts.summed else _concatenate(arrays, whole)
 
 

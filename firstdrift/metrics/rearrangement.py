@@ -4,10 +4,11 @@
 0 2 1 3 | 4 6 5 7        the same with the halves taking turns, as a rotation of neighbours wants them
 q q k v | q q k v        queries, keys and values in each of two groups, where the other run has qqqqkkvv
 
-An order is taken only if it makes the two the same but for rounding: the same numbers in another place.
+An order is taken only if it makes the two the same but for rounding: the same numbers in another place. What
+a module gives lies as its weight does: an order that brings its weights no nearer is a fault.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 import numpy as np
@@ -20,17 +21,26 @@ from firstdrift.wording.message import Message
 _SAME: Final = 1e-2
 """Relative L2 difference up to which two tensors are the same as they lie."""
 
+_NEARER: Final = 0.5
+"""Share of the difference as they lie up to which an order has brought two witnesses nearer."""
+
 _MOST_HEADS: Final = 16
 """Queries for each key up to which groups are looked for."""
 
 _LEAST: Final = 4
 """Elements of the smallest head."""
 
+Witnesses = Callable[[], Sequence[Array]]
+"""Loads what an order has to hold for as well: a golden and a target tensor, and so on."""
 
-def rearranged(array: Array, whole: Array | None) -> tuple[Array, Message | None]:
+
+def rearranged(
+    array: Array, whole: Array | None, witnesses: Witnesses | None = None
+) -> tuple[Array, Message | None]:
     """Return a tensor with its elements along a dimension in the order in which another one has them.
 
-    It stays as it is where it is the same already, where shapes differ, and where no order makes it so.
+    It stays as it is where it is the same already, where shapes differ, where no order makes it so, and where
+    there are witnesses none of which lie in that order too.
     """
     if whole is None or np.squeeze(array).shape != np.squeeze(whole).shape or _are_same(array, whole):
         return array, None
@@ -38,11 +48,27 @@ def rearranged(array: Array, whole: Array | None) -> tuple[Array, Message | None
         if not _have_same_numbers(array, whole, axis):
             continue
         order, how = best_arrangement(array, whole, axis, _orders(_size(array, axis)))
-        if order is not None:
-            moved = np.take(np.squeeze(array), order, axis=axis).reshape(array.shape)
-            if _are_same(moved, whole):
-                return moved, how
+        if order is None:
+            continue
+        moved = np.take(np.squeeze(array), order, axis=axis).reshape(array.shape)
+        if _are_same(moved, whole) and (witnesses is None or _are_witnessed(order, witnesses())):
+            return moved, how
     return array, None
+
+
+def _are_witnessed(order: Array, witnesses: Sequence[Array]) -> bool:
+    """Tell whether an order brings one golden witness nearer to its target, along whichever dimension."""
+    pairs = zip(witnesses[::2], witnesses[1::2], strict=True)
+    return any(_brings_nearer(order, *pair, axis=axis) for pair in pairs for axis in (0, -1))
+
+
+def _brings_nearer(order: Array, golden: Array, target: Array, *, axis: int) -> bool:
+    first, second = np.squeeze(finite(golden)), np.squeeze(finite(target))
+    if first.shape != second.shape or not first.ndim or first.shape[axis] != len(order):
+        return False
+    as_they_lie = np.linalg.norm(first - second)
+    in_order = np.linalg.norm(np.take(first, order, axis=axis) - second)
+    return bool(in_order <= _NEARER * as_they_lie and as_they_lie)
 
 
 def _size(array: Array, axis: int) -> int:

@@ -315,7 +315,8 @@ class Parts(Struct, frozen=True):
         summed: whether the tensor is their sum; if not, they are laid side by side.
         rotated: whether the tensor is the first, rotated by the angles whose cosine and sine follow.
         of_experts: whether they are rows of experts, which lie one after another.
-        rearranged: whether there is one alone, whose elements may lie in another order along a dimension.
+        rearranged: whether the elements of the first may lie in another order along a dimension: one that
+            holds as well for what follows, a golden and a target tensor each, if anything does.
         stacked: whether they are weights of experts, which lie in a dimension of their own.
     """
 

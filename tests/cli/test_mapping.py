@@ -38,6 +38,18 @@ def test_a_mapping_finds_the_bad_node_across_frameworks_and_is_written_back(
         assert titled("note") not in done.out
 
 
+def test_what_was_fused_is_written_as_a_view_mapping_and_read_back(
+    firstdrift: Run, two_frameworks: tuple[Path, Path], tmp_path: Path
+) -> None:
+    views = tmp_path / "views.yaml"
+    mapping = MAPPINGS / "layer_mapping_qwen2.yaml"
+    firstdrift("compare", *two_frameworks, "--mapping", mapping, "--export-view-mapping", views)
+    assert "view:\n  - concatenated" in views.read_text()
+    done = firstdrift("compare", *two_frameworks, "--mapping", views, "--mapping", mapping)
+    assert done.status == 1
+    assert "0.module.module.decoder.layers.2.mlp.linear_fc2" in done.out.splitlines()[0]
+
+
 def test_entries_that_match_nothing_are_told(
     firstdrift: Run, two_frameworks: tuple[Path, Path], tmp_path: Path
 ) -> None:

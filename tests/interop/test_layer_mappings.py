@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 from library.matching.made_mindspore import LAYER_MAPPING, write_both
+from mapping_reading import read_mapping
 
 from firstdrift import MatchingRules, Options, compare
-from firstdrift.matching.manual.mapping_files import read_mapping
 from firstdrift.matching.plan import SlicePlan
 from firstdrift.model.tensor import TensorRecord
 

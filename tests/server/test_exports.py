@@ -162,6 +162,7 @@ def test_mappings_are_mappings(client: TestClient) -> None:
         answer = client.get(f"/c/{RENAMED}/export?format={name}")
         assert isinstance(yaml.safe_load(answer.text), dict)
         assert answer.headers["content-disposition"].endswith(f'-{name.replace("_", "-")}.yaml"')
+    assert yaml.safe_load(client.get(f"/c/{RENAMED}/export?format=view_mapping").text) == {}
 
 
 def test_no_cell_of_any_table_is_a_formula(client: TestClient) -> None:

@@ -173,7 +173,7 @@ def test_every_page_of_a_comparison_shows_it(
 @pytest.mark.parametrize("which", ["comparison", "plain"])
 def test_every_export_can_be_read(client: TestClient, request: pytest.FixtureRequest, which: str) -> None:
     number = request.getfixturevalue(which)
-    for written in ("csv", "json", "html", "md", "layer_mapping", "data_mapping", "xlsx"):
+    for written in ("csv", "json", "html", "md", "layer_mapping", "data_mapping", "view_mapping", "xlsx"):
         for columns in ("firstdrift", "msit", "msprobe"):
             answer = client.get(f"/api/v1/comparisons/{number}/export?format={written}&columns={columns}")
             assert answer.status_code == 200, (written, answer.text)

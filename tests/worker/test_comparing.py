@@ -14,6 +14,7 @@ from typing import NoReturn
 import pytest
 from catalogue_reading import all_pairs, all_rows
 from databases import new_postgresql_database
+from mapping_reading import read_mapping
 from sqlalchemy import Engine, delete, text, update
 from working import ask_to_compare, compare_with_worker, wait_for_comparison, wait_until, worker
 
@@ -34,7 +35,6 @@ from firstdrift.comparison import stages as library
 from firstdrift.comparison.compare import compare
 from firstdrift.comparison.report import Options, Report
 from firstdrift.errors import DumpNotFoundError, FirstdriftError
-from firstdrift.matching.manual.mapping_files import read_mapping
 from firstdrift.matching.plan import MatchingRules
 from firstdrift.wording.message import Message
 from firstdrift.wording.text import text_of

@@ -5,6 +5,7 @@ shaped 2 9 48    [18, 48] as [2, 9, 48]
 first 0 128      the first 128 rows: a vocabulary without what pads it
 plus             with a tensor added to each row: a bias that was handed on beside it
 last 1           the last of a dimension, which is gone then: of [b, s, v] what the last tokens have, [b, v]
+rows 0 9 13 5    nine rows from row 0 on, then five from row 13 on: tokens of two sequences without padding
 permuted 2 0 1   which dimension comes where
 left             multiplied by a matrix from the left; likewise right
 
@@ -80,7 +81,13 @@ def widened(array: "Array") -> "Array":
     return array.astype("complex128" if array.dtype.kind == "c" else "float64")
 
 
-SWAPPED, SHAPED, FIRST, LAST, PLUS = "swapped", "shaped", "first", "last", "plus"
+def _rows(array: "Array", step: ViewStep, _: "Load") -> "Array":
+    runs = zip(step.numbers[::2], step.numbers[1::2], strict=True)
+    taken: Array = array.take([row for first, count in runs for row in range(first, first + count)], axis=0)
+    return taken
+
+
+SWAPPED, SHAPED, FIRST, LAST, PLUS, ROWS = "swapped", "shaped", "first", "last", "plus", "rows"
 PERMUTED, LEFT, RIGHT = "permuted", "left", "right"
 
 _STEPS: Final[dict[str, "Callable[[Array, ViewStep, Load], Array]"]] = {
@@ -92,6 +99,7 @@ _STEPS: Final[dict[str, "Callable[[Array, ViewStep, Load], Array]"]] = {
     PERMUTED: _permuted,
     LEFT: _multiplied,
     RIGHT: _multiplied,
+    ROWS: _rows,
 }
 
 

@@ -37,7 +37,7 @@ from firstdrift.matching.fused.joined_tensors import (
 )
 from firstdrift.matching.pairing import Pairing
 from firstdrift.matching.plan import Joining, Messages, TensorPair
-from firstdrift.matching.tree import SliceTree
+from firstdrift.matching.tree import SliceTree, indexes_by_name
 from firstdrift.model.tensor import Role, TensorRecord
 from firstdrift.operators.kinds import OpKind
 from firstdrift.operators.recognise import kind_of
@@ -93,30 +93,17 @@ class Inferred(Struct, frozen=True):
     values: Values
 
 
-def infer_values(
-    work: Pairing, lines: tuple[Line, Line], pairs: list[TensorPair], *, of_target: bool
-) -> list[Inferred]:
-    """Return the nodes without partner of one dump whose outputs the other dump holds, in execution order.
-
-    Args:
-        work: what is matched.
-        lines: the two dumps as lines of operators.
-        pairs: the tensors of what is matched, of those that can be compared.
-        of_target: whether the nodes are the target's.
-    """
-    return _Inference(work, lines, pairs, of_target=of_target).infer()
-
-
 Found: TypeAlias = dict[str, Known | None]
 """Where outputs are known from, by label, as far as they are."""
 
 
-class _Inference:
+class Inference:
     """Infers the outputs of one dump's nodes from what the other dump recorded."""
 
     def __init__(
         self, work: Pairing, lines: tuple[Line, Line], pairs: list[TensorPair], *, of_target: bool
     ) -> None:
+        """Take what is matched, both dumps as lines, what can be compared, and whose nodes are missing."""
         trees = work.golden, work.target
         self._tree, self._other = trees[of_target], trees[not of_target]
         self._matched = set((work.partners, work.found)[of_target])
@@ -134,7 +121,10 @@ class _Inference:
         self._known = _known_from(work, pairs, of_target=of_target)
 
     def infer(self) -> list[Inferred]:
-        """Infer in rounds, as modules share values with what is inside them, until nothing new is known."""
+        """Return the nodes without partner whose outputs the other dump holds, in execution order.
+
+        They are found in rounds, as modules share values with what is inside them, until nothing is new.
+        """
         inferred: dict[int, Values] = {}
         forward = set(chain.from_iterable(self._tree.forward))
         waiting = [index for index in sorted(forward - self._matched) if outputs_of(self._tree, index)]
@@ -337,7 +327,7 @@ class _Inference:
 
 def _known_from(work: Pairing, pairs: list[TensorPair], *, of_target: bool) -> dict[tuple[int, str], Known]:
     """Return the outputs of matched nodes with what the other dump has of them."""
-    numbers = _numbers(work.golden), _numbers(work.target)
+    numbers = indexes_by_name(work.golden.nodes), indexes_by_name(work.target.nodes)
     of_other = attrgetter("golden" if of_target else "target")
     groups = {group[0]: group for group in map(of_other, work.joins)}
     known: dict[tuple[int, str], Known] = {}
@@ -350,11 +340,6 @@ def _known_from(work: Pairing, pairs: list[TensorPair], *, of_target: bool) -> d
             found = Known(nodes, other.record, why, other.parts, said, pair.joining)
             known[numbers[of_target][own.node], own.record.label] = found
     return known
-
-
-def _numbers(tree: SliceTree) -> dict[str, int]:
-    """Return the indices of nodes by name."""
-    return {node.name: index for index, node in enumerate(tree.nodes)}
 
 
 def _may_be_one(record: TensorRecord, other: TensorRecord) -> bool:

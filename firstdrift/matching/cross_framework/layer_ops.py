@@ -15,7 +15,7 @@ from math import prod
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from firstdrift.matching.structure.statistics_similarity import bare_shape
+from firstdrift.matching.structure.statistics_similarity import bare_shape, bare_shape_of
 from firstdrift.matching.tree import SliceTree, tensors_of
 from firstdrift.model.tensor import Role, TensorRecord, is_floating, possible_shapes
 from firstdrift.operators.kinds import CHARACTERISTIC, OpKind
@@ -159,7 +159,7 @@ def _units(tree: SliceTree) -> Iterator[Op | Layer]:
     for node, _ in _outermost(tree, tree.root, layers):
         if node in layers:
             output = first_output(tree, node)
-            yield Layer(node, tuple(_ops_in(tree, node)), _shape(output), _other_widths(output))
+            yield Layer(node, tuple(_ops_in(tree, node)), bare_shape_of(output), _other_widths(output))
         else:
             yield _op(tree, node)
 
@@ -200,7 +200,7 @@ def _outermost(
 
 def _op(tree: SliceTree, node: int, block: str = "") -> Op:
     output = first_output(tree, node)
-    return Op(node, _kind(tree, node), block, _shape(output), other_widths=_other_widths(output))
+    return Op(node, _kind(tree, node), block, bare_shape_of(output), other_widths=_other_widths(output))
 
 
 def _kind(tree: SliceTree, node: int) -> OpKind:
@@ -214,10 +214,6 @@ def _kind(tree: SliceTree, node: int) -> OpKind:
     )
     applies_it = len(given) > 1 and set(taken).issuperset(given)
     return OpKind.ROTATE if applies_it or OpKind.ROTATE in _characteristic(tree, node) else kind
-
-
-def _shape(record: TensorRecord | None) -> tuple[int, ...] | None:
-    return None if record is None or record.shape is None else bare_shape(record.shape)
 
 
 def _other_widths(record: TensorRecord | None) -> tuple[int, ...]:
@@ -240,17 +236,8 @@ def is_op(tree: SliceTree, node: int) -> bool:
 
 def _characteristic(tree: SliceTree, node: int) -> list[OpKind]:
     """Return what the innermost nodes below a module do, of what is characteristic."""
-    leaves = (kind_of(tree.nodes[below]) for below in nodes_below(tree, node) if not tree.forward[below])
+    leaves = (kind_of(tree.nodes[below]) for below in tree.inside(node) if not tree.forward[below])
     return [kind for kind in leaves if kind in CHARACTERISTIC]
-
-
-def nodes_below(tree: SliceTree, node: int) -> Iterator[int]:
-    """Yield the nodes of the forward pass inside a node."""
-    waiting = list(tree.forward[node])
-    while waiting:
-        below = waiting.pop()
-        waiting += tree.forward[below]
-        yield below
 
 
 def layer_nodes(tree: SliceTree) -> set[int]:
@@ -270,7 +257,7 @@ def layer_nodes(tree: SliceTree) -> set[int]:
             or (classes[tree.parents[node], tree.nodes[node].type_name] > 1 and _holds_several(tree, node))
         )
     }
-    return repeated | called.difference(*(modules_around(tree, node) for node in repeated))
+    return repeated | called.difference(*map(tree.around, repeated))
 
 
 def _is_called_layer(tree: SliceTree, index: int) -> bool:
@@ -284,12 +271,6 @@ def _is_called_layer(tree: SliceTree, index: int) -> bool:
     )
     is_hidden = not tree.forward[index] and kind_of(node) is OpKind.OTHER
     return is_called and (is_hidden or _holds_several(tree, index))
-
-
-def modules_around(tree: SliceTree, node: int) -> Iterator[int]:
-    """Yield the modules around a node, the innermost first."""
-    while (node := tree.parents[node]) != tree.root:
-        yield node
 
 
 def _holds_several(tree: SliceTree, node: int) -> bool:

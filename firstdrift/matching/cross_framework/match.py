@@ -12,7 +12,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from firstdrift.matching.cross_framework.align import Aligned, align_lines, align_ops
-from firstdrift.matching.cross_framework.inferred_values import Inferred, Known, infer_values
+from firstdrift.matching.cross_framework.inferred_values import Inference, Inferred, Known
 from firstdrift.matching.cross_framework.layer_ops import (
     Layer,
     Line,
@@ -21,7 +21,6 @@ from firstdrift.matching.cross_framework.layer_ops import (
     first_output,
     is_op,
     lay_out,
-    nodes_below,
 )
 from firstdrift.matching.cross_framework.pair_values import fit, reshape_to_fit
 from firstdrift.matching.cross_framework.thresholds import (
@@ -100,7 +99,8 @@ def _align(work: Pairing) -> tuple[tuple[Line, Line], list[Aligned]]:
     work.spread = spread_of_lines(lines, layers, partial(align_ops, trees))
     if work.spread is None:
         return lines, aligned
-    trees = work.widen()
+    wider = (replace(tree, known_contents={}, known_weights={}) for tree in work.spread.widened(*trees))
+    work.golden, work.target = trees = next(wider), next(wider)
     lines = lay_out(trees[0]), lay_out(trees[1])
     return lines, align_lines(trees, *lines)
 
@@ -128,8 +128,8 @@ def add_inferred(
     if work.lines is None:
         return frozenset(), frozenset()
     known = [pair for pair in tensors.pairs if pair.incomparable is None]
-    golden = infer_values(work, work.lines, known, of_target=False)
-    target = infer_values(work, work.lines, known, of_target=True)
+    golden = Inference(work, work.lines, known, of_target=False).infer()
+    target = Inference(work, work.lines, known, of_target=True).infer()
     added_golden = [_add_inferred_node(each, work, matches, tensors, of_target=False) for each in golden]
     added_target = [_add_inferred_node(each, work, matches, tensors, of_target=True) for each in target]
     return frozenset(added_golden), frozenset(added_target)
@@ -305,7 +305,7 @@ def _match_modules(work: Pairing, layers: Aligned) -> None:
     """Match the modules of two layers that have most of their matched operators in common."""
     golden = _modules(work.golden, layers.golden.node)
     target = _modules(work.target, layers.target.node)
-    inside = set(nodes_below(work.golden, layers.golden.node))
+    inside = set(work.golden.inside(layers.golden.node))
     joins = [join for join in work.joins if join.golden[0] in inside]
     first = {node: _matched_below(work, node, joins, of_golden=True) for node in golden}
     second = {node: _matched_below(work, node, joins, of_golden=False) for node in target}
@@ -324,7 +324,7 @@ def _matched_below(work: Pairing, module: int, joins: Sequence[Join], *, of_gold
 
     Who holds a part of what was fused does not hold it.
     """
-    below = set(nodes_below(work.golden if of_golden else work.target, module))
+    below = set((work.golden if of_golden else work.target).inside(module))
     found = set(map(work.partners.get if of_golden else work.first_target, below))
     torn = (join for join in joins if not below.issuperset(join.golden if of_golden else join.target))
     return found.difference([None], (join.target[0] for join in torn))

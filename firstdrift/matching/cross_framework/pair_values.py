@@ -5,9 +5,8 @@ ATB      Mlp: [Linear Split Swiglu Linear AllReduce]          a module may end w
 """
 
 from collections.abc import Callable, Container, Sequence
-from itertools import accumulate, product, starmap
+from itertools import product, starmap
 from math import prod
-from operator import mul
 from typing import Final, TypeAlias
 
 from msgspec import Struct
@@ -18,7 +17,6 @@ from firstdrift.matching.cross_framework.layer_ops import (
     Op,
     first_output,
     is_op,
-    modules_around,
     ops_below,
     outputs_of,
     value_key,
@@ -27,7 +25,7 @@ from firstdrift.matching.fused.fused_experts import has_experts
 from firstdrift.matching.fused.joined_tensors import joined_axis
 from firstdrift.matching.pairing import Pairing
 from firstdrift.matching.plan import Messages, TensorPair
-from firstdrift.matching.tensors import TensorPairing, left_over, relate_shapes, reshape
+from firstdrift.matching.tensors import TensorPairing, merge, relate_shapes, reshape
 from firstdrift.matching.tree import SliceTree, tensors_of
 from firstdrift.model.node import Node
 from firstdrift.model.tensor import Role, TensorRecord, is_floating, possible_shapes
@@ -74,7 +72,7 @@ class _Side(Struct, frozen=True):
 
     def is_beside_experts(self) -> bool:
         """Tell whether it lies in a layer that has experts."""
-        around = {self.index, *modules_around(self.tree, self.index)}
+        around = {self.index, *self.tree.around(self.index)}
         layers = (unit for unit in self.line.units if isinstance(unit, Layer) and unit.node in around)
         return any(has_experts(self.tree, layer) for layer in layers)
 
@@ -103,8 +101,7 @@ def pair_values(
         for pair in longer
     ]
     golden, target = ({(names[at], pair[at].label) for pair in (*fitting, *longer)} for at in (0, 1))
-    tensors.unmatched_golden += left_over(match, [sides[0].node], golden)
-    tensors.unmatched_target += left_over(match, [sides[1].node], target)
+    tensors.leave(match, [sides[0].node], [sides[1].node], (golden, target))
 
 
 def _candidates(work: Pairing, sides: Sides) -> list[Records]:
@@ -139,15 +136,7 @@ def fit(golden: TensorRecord, target: TensorRecord) -> bool:
     if is_floating(golden.dtype) is not is_floating(target.dtype):
         return False
     shapes = product(possible_shapes(golden), possible_shapes(target))
-    return None in (golden.shape, target.shape) or any(starmap(_merge, shapes))
-
-
-def _merge(golden: tuple[int, ...], target: tuple[int, ...]) -> bool:
-    """Tell whether shapes differ by nothing but dimensions of size 1 and merged ones."""
-    if prod(golden) != prod(target):
-        return False
-    ends = [set(accumulate(shape, mul)) for shape in (golden, target)]
-    return ends[0] - {1} <= ends[1] or ends[1] - {1} <= ends[0]
+    return None in (golden.shape, target.shape) or any(starmap(merge, shapes))
 
 
 def reshape_to_fit(golden: TensorRecord, target: TensorRecord) -> Messages:

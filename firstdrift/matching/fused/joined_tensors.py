@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from firstdrift.matching.fused.thresholds import NAMED_EXPERTS
 from firstdrift.matching.plan import Joining, Messages, TensorPair
-from firstdrift.matching.tensors import TensorPairing, left_over, relate_shapes
+from firstdrift.matching.tensors import TensorPairing, relate_shapes
 from firstdrift.matching.tree import is_operator, tensors_of
 from firstdrift.model.node import Direction, Node
 from firstdrift.model.tensor import Role, Sharding, TensorRecord, join_statistics, shared_location
@@ -123,7 +123,7 @@ def pair_joined(tensors: TensorPairing, match: int, golden: Sequence[Node], targ
         if records and (pairs := work.pairs(*_with_whole_shards(records, record))):
             tensors.pairs += pairs
             taken |= work.places(work.parts, records, record)
-    _list_left_over(tensors, match, golden, target, taken)
+    tensors.leave(match, golden, target, (taken, taken))
 
 
 def pair_experts(
@@ -146,23 +146,12 @@ def pair_experts(
             if pair is not None:
                 tensors.pairs.append(pair)
                 taken |= work.places(nodes, records, record)
-    _list_left_over(tensors, match, golden, target, taken)
+    tensors.leave(match, golden, target, (taken, taken))
 
 
 def _fused(match: int, golden: Sequence[Node], target: Sequence[Node]) -> "_Fused":
     parts, whole = (golden, target[0]) if len(target) == 1 else (target, golden[0])
     return _Fused(match, tuple(parts), whole, parts_are_golden=len(target) == 1)
-
-
-def _list_left_over(
-    tensors: TensorPairing,
-    match: int,
-    golden: Sequence[Node],
-    target: Sequence[Node],
-    taken: set[tuple[str, str]],
-) -> None:
-    tensors.unmatched_golden += left_over(match, golden, taken)
-    tensors.unmatched_target += left_over(match, target, taken)
 
 
 def say_arranged(records: Iterable[TensorRecord]) -> Messages:

@@ -29,6 +29,7 @@ from firstdrift.matching.fused.joined_tensors import (
 from firstdrift.matching.fused.thresholds import STACK_FITS
 from firstdrift.matching.plan import Joining, NodeMatch, Origin, TensorPair, UnmatchedTensor
 from firstdrift.matching.tensors import TensorPairing, left_over
+from firstdrift.matching.tree import Place
 from firstdrift.model.node import Direction, Node
 from firstdrift.model.tensor import Role, TensorRecord
 from firstdrift.operators.fused import other_spellings, parts_of_name
@@ -37,10 +38,6 @@ from firstdrift.wording.message import Message
 
 _Key: TypeAlias = tuple[str, bool]
 """What a weight of an expert is called, and whether it is a bias."""
-
-
-Place: TypeAlias = tuple[str, str]
-"""A tensor: the name of its node, and its label."""
 
 
 class _Held(Struct, frozen=True):

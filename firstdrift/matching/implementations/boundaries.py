@@ -8,11 +8,12 @@ something else: the two outputs are not one quantity, and their difference is no
 carried on changes what the norm is given.
 """
 
-from collections import defaultdict
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
+from typing import TypeAlias
 
 from msgspec.structs import replace
 
+from firstdrift.groups import grouped
 from firstdrift.matching.cross_framework.layer_ops import value_key
 from firstdrift.matching.implementations.thresholds import TIMES_NEARER
 from firstdrift.matching.plan import TensorPair
@@ -20,34 +21,34 @@ from firstdrift.matching.structure.statistics_similarity import value_distance
 from firstdrift.model.tensor import Role
 from firstdrift.wording.message import Message
 
+_Takers: TypeAlias = Mapping[Hashable, Sequence[TensorPair]]
+"""Inputs by what tells their values."""
+
 
 def with_boundaries(pairs: Sequence[TensorPair]) -> list[TensorPair]:
     """Say of outputs that are not one quantity that they cannot be compared."""
-    takers: tuple[defaultdict[Hashable, list[TensorPair]], ...] = (defaultdict(list), defaultdict(list))
-    for pair in pairs:
-        if pair.golden.role is Role.INPUT and pair.incomparable is None:
-            takers[0][value_key(pair.golden)].append(pair)
-            takers[1][value_key(pair.target)].append(pair)
+    inputs = [pair for pair in pairs if pair.golden.role is Role.INPUT and pair.incomparable is None]
+    of_golden = grouped(inputs, lambda pair: value_key(pair.golden))
+    of_target = grouped(inputs, lambda pair: value_key(pair.target))
+    for takers in (of_golden, of_target):
+        takers.pop(None, None)
     return [
-        pair if (taker := _contradicting(pair, takers)) is None else _apart(pair, taker) for pair in pairs
+        pair if (taker := _contradicting(pair, of_golden, of_target)) is None else _apart(pair, taker)
+        for pair in pairs
     ]
 
 
-def _contradicting(
-    pair: TensorPair, takers: tuple[defaultdict[Hashable, list[TensorPair]], ...]
-) -> TensorPair | None:
+def _contradicting(pair: TensorPair, of_golden: _Takers, of_target: _Takers) -> TensorPair | None:
     """Return what is given one output as it is, and the same in the other run, which made another."""
     if pair.golden.role is not Role.OUTPUT or pair.incomparable is not None:
         return None
     distance = value_distance(pair.golden, pair.target)
     if distance is None:
         return None
-    keys = value_key(pair.golden), value_key(pair.target)
-    for side, key in enumerate(keys):
-        for taker in takers[side][key] if key is not None else ():
-            given = value_distance(taker.golden, taker.target)
-            if given is not None and given * TIMES_NEARER < distance:
-                return taker
+    for taker in (*of_golden.get(value_key(pair.golden), ()), *of_target.get(value_key(pair.target), ())):
+        given = value_distance(taker.golden, taker.target)
+        if given is not None and given * TIMES_NEARER < distance:
+            return taker
     return None
 
 

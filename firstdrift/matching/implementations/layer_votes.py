@@ -6,25 +6,26 @@ layers.2   q_proj ══ linear_q      norm_2 ══ pre_mlp_norm
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import product
-from typing import TypeAlias
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from itertools import chain, product
+from typing import TypeAlias, TypeVar
 
 from msgspec import Struct
 
 from firstdrift.groups import known
 from firstdrift.matching.implementations.thresholds import MAJORITY
+from firstdrift.matching.pairing import Nodes
 from firstdrift.matching.structure.sequence_alignment import Pair
 from firstdrift.matching.tree import SliceTree
+
+Key = TypeVar("Key", bound=Hashable)
+Value = TypeVar("Value")
 
 Place: TypeAlias = str
 """Where in its layer a module lies: what it and those around it are called, and which call it is."""
 
 Places: TypeAlias = tuple[tuple[Place, ...], tuple[Place, ...]]
 """Golden and target modules of a layer that are the same; one of them may be several."""
-
-Nodes: TypeAlias = tuple[tuple[int, ...], tuple[int, ...]]
-"""Golden and target nodes that are the same."""
 
 
 class LayerPair(Struct, frozen=True):
@@ -37,16 +38,21 @@ class LayerPair(Struct, frozen=True):
 
     def nodes(self, places: Places) -> Nodes | None:
         """Return the nodes at some places; None if one of them is not there."""
-        golden = known(map(self.golden.get, places[0]))
-        target = known(map(self.target.get, places[1]))
-        is_whole = (len(golden), len(target)) == tuple(map(len, places))
-        return (tuple(golden), tuple(target)) if is_whole else None
+        golden, target = _all_of(self.golden, places[0]), _all_of(self.target, places[1])
+        return None if golden is None or target is None else (golden, target)
 
     def places(self, nodes: Nodes) -> Places | None:
         """Return the places of some nodes; None if they are not all in these two layers."""
-        golden = tuple(known(map(self.golden_places.get, nodes[0])))
-        target = tuple(known(map(self.target_places.get, nodes[1])))
-        return (golden, target) if (len(golden), len(target)) == tuple(map(len, nodes)) else None
+        golden, target = _all_of(self.golden_places, nodes[0]), _all_of(self.target_places, nodes[1])
+        return None if golden is None or target is None else (golden, target)
+
+
+def _all_of(known: Mapping[Key, Value], keys: Iterable[Key]) -> tuple[Value, ...] | None:
+    """Return what is known by each of some keys; None if one is not known."""
+    try:
+        return tuple(map(known.__getitem__, keys))
+    except KeyError:
+        return None
 
 
 def layer_pair(trees: tuple[SliceTree, SliceTree], layers: Pair) -> LayerPair:
@@ -84,25 +90,29 @@ def by_majority(layers: Sequence[LayerPair], matches: Iterable[Nodes]) -> list[t
         Each match with whether most layers have it; no node is in two of them.
     """
     voted = _voted(layers, matches)
-    votes = Counter(places for _, places in voted if places is not None)
-    possible = Counter(places for places in votes for layer in layers if layer.nodes(places))
-    elected = [places for places, count in votes.most_common() if count > MAJORITY * possible[places]]
+    elected = _elected(layers, Counter(known(places for _, places in voted)))
     everywhere = known(layer.nodes(places) for places in elected for layer in layers)
-    settled = [{place for each in elected for place in each[side]} for side in (0, 1)]
-    others = [nodes for nodes, places in voted if places is None or not _is_outvoted(places, settled)]
+    settled = [set(chain.from_iterable(side)) for side in zip(*elected, strict=True)] or [set(), set()]
+    others = (nodes for nodes, places in voted if places is None or _are_apart(places, settled))
     taken: tuple[set[int], set[int]] = set(), set()
     chosen: list[tuple[Nodes, bool]] = []
-    for nodes, is_elected in [*product(everywhere, (True,)), *product(others, (False,))]:
-        if all(own.isdisjoint(new) for own, new in zip(taken, nodes, strict=True)):
+    for nodes, is_elected in chain(product(everywhere, (True,)), product(others, (False,))):
+        if _are_apart(nodes, taken):
             chosen.append((nodes, is_elected))
-            for own, new in zip(taken, nodes, strict=True):
-                own.update(new)
+            taken[0].update(nodes[0])
+            taken[1].update(nodes[1])
     return chosen
 
 
-def _is_outvoted(places: Places, settled: Sequence[set[Place]]) -> bool:
-    """Tell whether most layers have another partner for a place of a match."""
-    return any(not known.isdisjoint(own) for own, known in zip(places, settled, strict=True))
+def _elected(layers: Sequence[LayerPair], votes: Counter[Places]) -> list[Places]:
+    """Return what more than half of the layers say is the same, of those that have both."""
+    possible = {places: sum(layer.nodes(places) is not None for layer in layers) for places in votes}
+    return [places for places, count in votes.most_common() if count > MAJORITY * possible[places]]
+
+
+def _are_apart(sides: tuple[tuple[Key, ...], tuple[Key, ...]], known: Sequence[set[Key]]) -> bool:
+    """Tell whether nothing on either side is known."""
+    return known[0].isdisjoint(sides[0]) and known[1].isdisjoint(sides[1])
 
 
 def _voted(layers: Sequence[LayerPair], matches: Iterable[Nodes]) -> list[tuple[Nodes, Places | None]]:

@@ -6,33 +6,29 @@ then holds for all. Values of activations only decide between equals: a fault ch
 """
 
 from collections.abc import Iterable, Iterator
+from typing import Final
 
 from firstdrift.groups import known
 from firstdrift.matching.cross_framework.align import Aligned, align_lines
 from firstdrift.matching.cross_framework.layer_ops import Layer, Line, lay_out
 from firstdrift.matching.cross_framework.match import add_aligned, called, is_convincing, is_topology
-from firstdrift.matching.implementations.layer_votes import LayerPair, Nodes, by_majority, layer_pair
+from firstdrift.matching.implementations.layer_votes import LayerPair, by_majority, layer_pair
 from firstdrift.matching.implementations.other_implementation import (
     ModulesAlone,
     are_other_implementations,
     modules_alone,
 )
-from firstdrift.matching.implementations.same_names import (
-    has_weight,
-    heads,
-    same_names,
-    same_paths,
-    with_weight,
-)
+from firstdrift.matching.implementations.same_names import heads, same_names, same_paths
 from firstdrift.matching.implementations.thresholds import BY_MAJORITY
-from firstdrift.matching.pairing import Found, Join, Pairing
+from firstdrift.matching.pairing import Join, Nodes, Pairing
 from firstdrift.matching.plan import Messages, Origin
 from firstdrift.matching.structure.similarity import Evidence
 from firstdrift.matching.tree import SliceTree, build_tree, is_operator
 from firstdrift.model.slice import Slice
+from firstdrift.model.tensor import Role
 from firstdrift.wording.message import Message
 
-_AS_IN_MOST_LAYERS = (Message.of("matching.reason.as_in_most_layers"),)
+_AS_IN_MOST_LAYERS: Final[Messages] = (Message.of("matching.reason.as_in_most_layers"),)
 
 
 def match_implementations(work: Pairing, golden: Slice, target: Slice) -> bool:
@@ -45,9 +41,9 @@ def match_implementations(work: Pairing, golden: Slice, target: Slice) -> bool:
         return False
     if not are_other_implementations(*trees) or _does_by_operators(*trees):
         return False
-    sides = modules_alone(golden.listing, work.golden.nodes), modules_alone(target.listing, work.target.nodes)
-    inner = _start(work, sides)
-    trees = inner.golden, inner.target
+    sides = modules_alone(golden.listing, work.golden), modules_alone(target.listing, work.target)
+    trees = build_tree(sides[0].dumped), build_tree(sides[1].dumped)
+    inner = Pairing(*trees, work.rules, Evidence(*trees))
     lines: tuple[Line, Line] = lay_out(trees[0]), lay_out(trees[1])
     aligned = align_lines(trees, *lines)
     work.are_other = inner.are_other = True
@@ -55,7 +51,8 @@ def match_implementations(work: Pairing, golden: Slice, target: Slice) -> bool:
         return True
     inner.lines = lines
     add_aligned(inner, aligned)
-    elected = by_majority(list(_layer_pairs(inner, aligned)), _matches(inner))
+    sure = (nodes for nodes, found in inner.matches() if not found.doubtful)
+    elected = by_majority(list(_layer_pairs(inner, aligned)), sure)
     for nodes, is_elected in elected:
         _transfer(work, inner, sides, _innermost(inner, nodes), is_elected=is_elected)
     _match_by_name(work, inner, sides)
@@ -67,11 +64,22 @@ def _innermost(inner: Pairing, nodes: Nodes) -> Nodes:
     if not len(nodes[0]) == len(nodes[1]) == 1:
         return nodes
     (golden,), (target,) = nodes
-    weights = has_weight(inner.golden, golden), has_weight(inner.target, target)
-    return (
-        (with_weight(inner.golden, golden, partner_has_weight=weights[1]),),
-        (with_weight(inner.target, target, partner_has_weight=weights[0]),),
-    )
+    has_weight = _has_weight(inner.golden, golden), _has_weight(inner.target, target)
+    if has_weight == (False, True):
+        return (_with_weight(inner.golden, golden),), (target,)
+    if has_weight == (True, False):
+        return (golden,), (_with_weight(inner.target, target),)
+    return nodes
+
+
+def _has_weight(tree: SliceTree, node: int) -> bool:
+    return bool(tree.nodes[node].records(Role.PARAMETER))
+
+
+def _with_weight(tree: SliceTree, node: int) -> int:
+    """Return the only module inside a node that has weights, where there is one; else the node."""
+    found = [below for below in tree.inside(node) if _has_weight(tree, below)]
+    return found[0] if len(found) == 1 else node
 
 
 def _match_by_name(work: Pairing, inner: Pairing, sides: tuple[ModulesAlone, ModulesAlone]) -> None:
@@ -96,25 +104,10 @@ def _does_by_operators(golden: SliceTree, target: SliceTree) -> bool:
     return have[0] is not have[1] and called(golden).isdisjoint(called(target))
 
 
-def _start(work: Pairing, sides: tuple[ModulesAlone, ModulesAlone]) -> Pairing:
-    trees = build_tree(sides[0].dumped), build_tree(sides[1].dumped)
-    return Pairing(*trees, work.rules, Evidence(*trees))
-
-
 def _layer_pairs(inner: Pairing, aligned: Iterable[Aligned]) -> Iterator[LayerPair]:
     for pair in aligned:
         if isinstance(pair.golden, Layer) and not pair.doubtful:
             yield layer_pair((inner.golden, inner.target), (pair.golden.node, pair.target.node))
-
-
-def _matches(inner: Pairing) -> Iterator[Nodes]:
-    """Yield what is matched and certain, in execution order of the target."""
-    joins = {join.target[0]: join for join in inner.joins}
-    for target, found in sorted(inner.found.items()):
-        if target in joins:
-            yield joins[target].golden, joins[target].target
-        elif found.is_sure_pair:
-            yield (found.golden,), (target,)
 
 
 def _transfer(
@@ -131,26 +124,19 @@ def _transfer(
     )
     if [len(golden), len(target)] != [*map(len, nodes)]:
         return  # a container that was not recorded
+    score, reasons = BY_MAJORITY, _AS_IN_MOST_LAYERS if is_elected else ()
     found = inner.found.get(nodes[1][0])
-    is_as_found = found is not None and inner.partners.get(nodes[0][0]) == nodes[1][0]
-    score, reasons = (found.score, found.reasons) if found and is_as_found else (BY_MAJORITY, ())
-    reasons = (*reasons, *_said(is_elected=is_elected and not is_as_found))
-    if len(golden) == len(target) == 1:
-        pair = golden[0], target[0]
-        if not work.is_free(pair):
-            return
-        if _have_one_place(work, pair):
-            work.add_same_place(pair)
-        else:
-            work.add(pair, Found(pair[0], Origin.STRUCTURE, score, doubtful=False, reasons=reasons))
-    else:
+    if found is not None and inner.partners.get(nodes[0][0]) == nodes[1][0]:
+        score, reasons = found.score, found.reasons
+    pair = golden[0], target[0]
+    if not len(golden) == len(target) == 1:
         work.add_join(Join(golden, target, Origin.STRUCTURE, score, reasons))
+    elif work.is_free(pair) and _have_one_place(work, pair):
+        work.add_same_place(pair)
+    elif work.is_free(pair):
+        work.add_sure(pair, Origin.STRUCTURE, reasons, score)
 
 
 def _have_one_place(work: Pairing, pair: tuple[int, int]) -> bool:
     golden, target = work.golden.nodes[pair[0]], work.target.nodes[pair[1]]
     return work.rules.exact and (golden.path, golden.call) == (target.path, target.call)
-
-
-def _said(*, is_elected: bool) -> Messages:
-    return _AS_IN_MOST_LAYERS if is_elected else ()

@@ -50,11 +50,9 @@ def are_other_implementations(golden: SliceTree, target: SliceTree) -> bool:
 
 def _have_same_classes(golden: Counter[tuple[str, str]], target: Counter[tuple[str, str]]) -> bool:
     """Tell whether nearly all leaf modules are of the same classes: then they were only renamed."""
-    counts = [Counter[str](), Counter[str]()]
-    for count, leaves in zip(counts, (golden, target), strict=True):
-        for (_, class_name), number in leaves.items():
-            count[class_name] += number
-    return (counts[0] & counts[1]).total() >= SAME_CLASSES * max(count.total() for count in counts)
+    sides = golden.elements(), target.elements()
+    first, second = (Counter(class_name for _, class_name in leaves) for leaves in sides)
+    return (first & second).total() >= SAME_CLASSES * max(first.total(), second.total())
 
 
 def _leaves(tree: SliceTree) -> Counter[tuple[str, str]]:
@@ -66,47 +64,29 @@ def _leaves(tree: SliceTree) -> Counter[tuple[str, str]]:
     )
 
 
-def modules_alone(listing: SliceListing, nodes: tuple[Node, ...]) -> ModulesAlone:
+def modules_alone(listing: SliceListing, tree: SliceTree) -> ModulesAlone:
     """Leave out what is no module of the forward pass; what hung below it hangs at the module around.
 
     Containers that were not recorded are put in as the paths of what they hold name them, so that a layer is
     one whether or not somebody recorded it.
     """
-    places = tuple(at for at, node in enumerate(nodes) if _is_forward_module(node))
-    kept = [nodes[at] for at in places]
-    by_name = {node.name: node for node in nodes}
-    names = {node.name for node in kept}
-    vague = _vague_classes(kept)
+    places = {at: node for at, node in enumerate(tree.nodes) if _is_forward_module(node)}
+    vague = _vague_classes(places.values())
     modules = [
         replace(
             node,
-            parent=_nearest(node, by_name, names),
+            parent=next((places[around].name for around in tree.around(at) if around in places), None),
             type_name="" if node.type_name in vague else node.type_name,
         )
-        for node in kept
+        for at, node in places.items()
     ]
     whole = with_containers(modules)
-    where = dict(zip(names_of(modules), places, strict=True))
+    where = {node.name: at for at, node in places.items()}
     return ModulesAlone(Slice(listing, whole), tuple(where.get(node.name) for node in whole))
-
-
-def names_of(nodes: Iterable[Node]) -> list[str]:
-    """Return the names of nodes."""
-    return [node.name for node in nodes]
 
 
 def _is_forward_module(node: Node) -> bool:
     return not is_operator(node) and node.direction is not Direction.BACKWARD and not holds_gradients(node)
-
-
-def _nearest(node: Node, by_name: dict[str, Node], kept: set[str]) -> str | None:
-    """Return the nearest of the kept nodes around a node."""
-    seen = {node.name}
-    parent = node.parent
-    while parent is not None and parent not in kept and parent not in seen:
-        seen.add(parent)
-        parent = by_name[parent].parent if parent in by_name else None
-    return parent
 
 
 def _vague_classes(nodes: Iterable[Node]) -> set[str]:

@@ -20,11 +20,12 @@ from msgspec.structs import replace
 
 from firstdrift.dumps.storage.views import PLUS
 from firstdrift.matching.cross_framework.layer_ops import value_key
+from firstdrift.matching.implementations.element_order import with_order_of_weights
 from firstdrift.matching.implementations.thresholds import TWO_PARTS
 from firstdrift.matching.implementations.views import Seen, floating, seen, swapped, with_steps
-from firstdrift.matching.plan import Joining, TensorPair
-from firstdrift.matching.tensors import TensorPairing, left_over
-from firstdrift.matching.tree import SliceTree, tensors_of
+from firstdrift.matching.plan import Joining, Messages, TensorPair
+from firstdrift.matching.tensors import TensorPairing
+from firstdrift.matching.tree import Place, SliceTree, tensors_of
 from firstdrift.model.node import Direction, Node
 from firstdrift.model.tensor import Role, TensorRecord, ViewStep, is_floating, shared_location
 from firstdrift.operators.kinds import OpKind
@@ -37,16 +38,22 @@ Sums: TypeAlias = dict[tuple[Hashable, Hashable], TensorRecord]
 """What two values add up to, by their keys, where a module was given both and gave their sum."""
 
 
+Candidates: TypeAlias = Iterator[tuple[TensorRecord, TensorRecord, Messages]]
+"""Tensors that may be the same, and what is said of how they are laid out."""
+
+
+Whole: TypeAlias = tuple[TensorRecord, Messages]
+"""What a node has as one tensor, and how that is made from what it recorded."""
+
+
 class Side(Struct, frozen=True):
     """One of the two runs.
 
     Attributes:
-        tree: its modules.
-        sums: what they add up.
+        sums: what its modules add up.
         transposed: classes of linear modules whose weights are [in, out], as those say whose sizes differ.
     """
 
-    tree: SliceTree
     sums: Sums
     transposed: frozenset[str]
 
@@ -57,30 +64,36 @@ class Pairer(Struct, frozen=True):
     Attributes:
         golden: the golden run; likewise target.
         made: what was paired as outputs so far: the key of the golden value, and that of the target value.
+        linear: the matches of linear modules so far.
     """
 
     golden: Side
     target: Side
     made: tuple[dict[Hashable, int], dict[Hashable, int]] = field(default_factory=lambda: ({}, {}))
+    linear: set[int] = field(default_factory=set)
 
     def pair(self, tensors: TensorPairing, row: int, golden: Node, target: Node) -> None:
         """Pair the tensors of two modules that are a match, and list what is left over."""
         of_vocabulary = _is_of_vocabulary(golden) or _is_of_vocabulary(target)
-        taken: tuple[set[str], set[str]] = set(), set()
+        pairs: list[TensorPair] = []
+        taken: tuple[set[Place], set[Place]] = set(), set()
         for first, second, how in self._candidates(golden, target):
-            if first.label in taken[0] or second.label in taken[1] or self._are_made_apart(first, second):
+            places = (golden.name, first.label), (target.name, second.label)
+            if places[0] in taken[0] or places[1] in taken[1] or self._are_made_apart(first, second):
                 continue
             other = swapped(second) if self._is_turned(golden, target, first) else second
             found = seen(first, other, of_vocabulary=of_vocabulary)
             if found is None:
                 continue
-            taken[0].add(first.label)
-            taken[1].add(second.label)
+            taken[0].add(places[0])
+            taken[1].add(places[1])
             self._remember(first, second)
-            pair = _pair(row, (golden, target), found, how)
-            tensors.pairs.append(_rearranged(pair) if _may_be_rearranged(golden, target, pair) else pair)
-        tensors.unmatched_golden += left_over(row, [golden], {(golden.name, label) for label in taken[0]})
-        tensors.unmatched_target += left_over(row, [target], {(target.name, label) for label in taken[1]})
+            pairs.append(_pair(row, (golden, target), found, how))
+        if kind_of(golden) is kind_of(target) is OpKind.LINEAR and golden.direction is not Direction.BACKWARD:
+            self.linear.add(row)
+            pairs = with_order_of_weights(pairs)
+        tensors.pairs += pairs
+        tensors.leave(row, [golden], [target], taken)
 
     def _is_turned(self, golden: Node, target: Node, record: TensorRecord) -> bool:
         """Tell whether a weight as wide as high lies the other way round, as the others of its class do."""
@@ -105,9 +118,7 @@ class Pairer(Struct, frozen=True):
             if keys[0] not in self.made[0] and keys[1] not in self.made[1]:
                 self.made[0][keys[0]] = self.made[1][keys[1]] = number
 
-    def _of_one_making(
-        self, golden: Node, target: Node
-    ) -> Iterator[tuple[TensorRecord, TensorRecord, tuple[Message, ...]]]:
+    def _of_one_making(self, golden: Node, target: Node) -> Candidates:
         """Yield the inputs that were made by what is the same."""
         for first in _in(golden, Role.INPUT):
             for second in _in(target, Role.INPUT):
@@ -115,22 +126,12 @@ class Pairer(Struct, frozen=True):
                 if made[0] is not None and made[0] == made[1]:
                     yield first, second, ()
 
-    def _candidates(
-        self, golden: Node, target: Node
-    ) -> Iterator[tuple[TensorRecord, TensorRecord, tuple[Message, ...]]]:
+    def _candidates(self, golden: Node, target: Node) -> Candidates:
         """Yield tensors that may be the same, the surest first."""
         kinds = kind_of(golden), kind_of(target)
-        for role in (Role.INPUT, Role.OUTPUT):
-            if OpKind.POSITIONS in kinds and not _give_alike(golden, target):
-                continue
-            first, second = _in(golden, role), _in(target, role)
-            streams = _are_streams(golden, target, role), _are_streams(target, golden, role)
-            if any(streams):
-                yield from self._as_one(role, (golden, target), streams)
-            elif role is Role.OUTPUT and _hands_on_bias(first) is not _hands_on_bias(second):
-                yield from _with_bias(first, second)
-            elif not _are_other_scores(first, second):
-                yield from _firsts(first, second)
+        if OpKind.POSITIONS not in kinds or _give_alike(golden, target):
+            yield from self._values(golden, target, Role.INPUT)
+            yield from self._values(golden, target, Role.OUTPUT)
         yield from self._of_one_making(golden, target)
         if OpKind.LOOKUP in kinds or not (_in(golden, Role.INPUT) or _in(target, Role.INPUT)):
             whole = (_whole_numbers(golden), _whole_numbers(target))
@@ -140,49 +141,36 @@ class Pairer(Struct, frozen=True):
         for role in (Role.INPUT, Role.OUTPUT):
             yield from _by_name(golden, target, role)
 
-    def _as_one(
-        self, role: Role, nodes: tuple[Node, Node], streams: tuple[bool, bool]
-    ) -> Iterator[tuple[TensorRecord, TensorRecord, tuple[Message, ...]]]:
-        """Yield the first tensor of one node with the sum of the two that the other has."""
-        records: list[TensorRecord] = []
-        said: list[Message] = []
-        for side, node, name, is_stream in zip(
-            (self.golden, self.target), nodes, ("golden", "target"), streams, strict=True
-        ):
-            own = _in(node, role)
-            if is_stream:
-                record = _sum(side.sums, own[:TWO_PARTS])
-                labels = tuple(each.label for each in own[:TWO_PARTS])
-                said.append(
-                    Message.of("matching.transform.with_residual", side=side_named(name), parts=labels)
-                )
-            else:
-                record = own[0] if own else None
-            if record is None:
-                return
-            records.append(record)
-        yield records[0], records[1], tuple(said)
+    def _values(self, golden: Node, target: Node, role: Role) -> Candidates:
+        """Yield what two modules take, or give, as one tensor each; else by order."""
+        first, second = _in(golden, role), _in(target, role)
+        if _are_streams(golden, target, role):
+            yield from _both(_summed("golden", first, self.golden.sums), _first(second))
+        elif _are_streams(target, golden, role):
+            yield from _both(_first(first), _summed("target", second, self.target.sums))
+        elif role is Role.OUTPUT and _hands_on_bias(first) is not _hands_on_bias(second):
+            yield from _both(_with_bias("golden", first), _with_bias("target", second))
+        elif not _are_other_scores(first, second):
+            yield from _firsts(first, second)
 
 
 def pairer_of(golden: SliceTree, target: SliceTree) -> Pairer:
     """Look at two runs as their tensors have to be paired."""
-    first, second = (Side(tree, _sums(tree), _transposed(tree)) for tree in (golden, target))
+    first, second = (Side(_sums(tree), _transposed(tree)) for tree in (golden, target))
     return Pairer(first, second)
 
 
 def _transposed(tree: SliceTree) -> frozenset[str]:
     """Return the classes of linear modules that keep their weights as [in, out]."""
-    told: Counter[tuple[str, bool]] = Counter()
+    votes: Counter[str] = Counter()
     for node in tree.nodes:
-        weights = [
-            each.shape or () for each in node.records(Role.PARAMETER) if len(each.shape or ()) == TWO_PARTS
-        ]
-        taken, given = _in(node, Role.INPUT)[:1], _in(node, Role.OUTPUT)[:1]
-        if len(weights) == len(taken) == len(given) == 1 and weights[0][0] != weights[0][1]:
-            widths = (taken[0].shape or (0,))[-1], (given[0].shape or (0,))[-1]
-            told[node.type_name, True] += weights[0] == widths
-            told[node.type_name, False] += weights[0] == widths[::-1]
-    return frozenset(name for name, is_so in told if is_so and told[name, True] > told[name, False])
+        shapes = (record.shape or () for record in node.records(Role.PARAMETER))
+        weights = [shape for shape in shapes if len(shape) == TWO_PARTS]
+        values = (*_in(node, Role.INPUT)[:1], *_in(node, Role.OUTPUT)[:1])
+        widths = tuple((record.shape or (0,))[-1] for record in values)
+        if len(weights) == 1 and len(widths) == TWO_PARTS:
+            votes[node.type_name] += (weights[0] == widths) - (weights[0] == widths[::-1])
+    return frozenset(name for name, most in votes.items() if most > 0)
 
 
 def with_views(pair: TensorPair) -> TensorPair:
@@ -203,7 +191,7 @@ def with_views(pair: TensorPair) -> TensorPair:
     )
 
 
-def _pair(row: int, nodes: tuple[Node, Node], found: Seen, how: tuple[Message, ...]) -> TensorPair:
+def _pair(row: int, nodes: tuple[Node, Node], found: Seen, how: Messages) -> TensorPair:
     transform = (*how, *found.transform)
     pair = TensorPair(row, nodes[0].name, nodes[1].name, found.golden, found.target, transform)
     is_view = how or _is_view(found.golden) or _is_view(found.target)
@@ -273,16 +261,32 @@ def _sums(tree: SliceTree) -> Sums:
     return sums
 
 
-def _sum(sums: Sums, parts: Sequence[TensorRecord]) -> TensorRecord | None:
-    """Return the record of the sum of two tensors; None where neither values nor a sum were recorded."""
+def _both(golden: Whole | None, target: Whole | None) -> Candidates:
+    """Yield what two nodes have as one tensor each, if both have it."""
+    if golden is not None and target is not None:
+        yield golden[0], target[0], golden[1] + target[1]
+
+
+def _first(records: Sequence[TensorRecord]) -> Whole | None:
+    return (records[0], ()) if records else None
+
+
+def _summed(side: str, records: Sequence[TensorRecord], sums: Sums) -> Whole | None:
+    """Return the sum of the first two tensors; None where neither values nor a sum were recorded."""
+    parts = records[:TWO_PARTS]
     keys = value_key(parts[0]), value_key(parts[1])
     total = sums.get((keys[0], keys[1])) or sums.get((keys[1], keys[0]))
     locations = [part.location for part in parts if part.location is not None]
     location = shared_location(locations, None) if len(locations) == TWO_PARTS else None
     if total is None and location is None:
         return None
-    statistics = None if total is None else total.statistics
-    return replace(parts[0], statistics=statistics, digest=None, location=location)
+    statistics = total and total.statistics
+    return replace(parts[0], statistics=statistics, digest=None, location=location), _said(side, parts)
+
+
+def _said(side: str, parts: Sequence[TensorRecord]) -> Messages:
+    labels = tuple(part.label for part in parts)
+    return (Message.of("matching.transform.with_residual", side=side_named(side), parts=labels),)
 
 
 def _are_other_scores(golden: Sequence[TensorRecord], target: Sequence[TensorRecord]) -> bool:
@@ -307,29 +311,18 @@ def _hands_on_bias(given: Sequence[TensorRecord]) -> bool:
     return len(shapes) == TWO_PARTS and len(shapes[0]) > 1 and shapes[1] == shapes[0][-1:]
 
 
-def _with_bias(
-    golden: Sequence[TensorRecord], target: Sequence[TensorRecord]
-) -> Iterator[tuple[TensorRecord, TensorRecord, tuple[Message, ...]]]:
-    """Yield the two results, the bias added on the side that hands it on; nothing without values of all."""
-    records: list[TensorRecord] = []
-    said: list[Message] = []
-    for name, given in (("golden", golden), ("target", target)):
-        if _hands_on_bias(given):
-            if given[0].location is None or given[1].location is None or given[0].shards or given[1].shards:
-                return
-            plus = with_steps(given[0], ViewStep(PLUS, other=(given[1].location,)))
-            records.append(replace(plus, statistics=None, digest=None))
-            labels = given[0].label, given[1].label
-            said.append(Message.of("matching.transform.with_residual", side=side_named(name), parts=labels))
-        elif given:
-            records.append(given[0])
-    if len(records) == TWO_PARTS:
-        yield records[0], records[1], tuple(said)
+def _with_bias(side: str, given: Sequence[TensorRecord]) -> Whole | None:
+    """Return a result, with the bias added that is handed on beside it; None without values of both."""
+    if not _hands_on_bias(given):
+        return _first(given)
+    result, bias = given
+    if result.location is None or bias.location is None or result.shards or bias.shards:
+        return None
+    plus = with_steps(result, ViewStep(PLUS, other=(bias.location,)))
+    return replace(plus, statistics=None), _said(side, given)
 
 
-def _firsts(
-    golden: Sequence[TensorRecord], target: Sequence[TensorRecord]
-) -> Iterator[tuple[TensorRecord, TensorRecord, tuple[Message, ...]]]:
+def _firsts(golden: Sequence[TensorRecord], target: Sequence[TensorRecord]) -> Candidates:
     """Yield the first golden tensor with each that it may be; of equally many that fit, then all."""
     yield from ((golden[0], second, ()) for second in (target if golden else ()))
     if len(golden) == len(target) and _are_in_order(golden, target):
@@ -341,22 +334,7 @@ def _are_in_order(golden: Sequence[TensorRecord], target: Sequence[TensorRecord]
     return all(seen(first, second) for first, second in zip(golden, target, strict=True))
 
 
-def _may_be_rearranged(golden: Node, target: Node, pair: TensorPair) -> bool:
-    """Tell whether what a linear module gives may lie in another order, as its weight does."""
-    are_linear = kind_of(golden) is kind_of(target) is OpKind.LINEAR
-    is_result = pair.golden.role in (Role.OUTPUT, Role.PARAMETER)
-    records = pair.golden, pair.target
-    are_read = all(each.location is not None and each.shards is None for each in records)
-    return are_linear and is_result and are_read and golden.direction is not Direction.BACKWARD
-
-
-def _rearranged(pair: TensorPair) -> TensorPair:
-    return replace(pair, golden_parts=(pair.golden,), joining=Joining.REARRANGED)
-
-
-def _by_key(
-    golden: Node, target: Node, role: Role
-) -> Iterator[tuple[TensorRecord, TensorRecord, tuple[Message, ...]]]:
+def _by_key(golden: Node, target: Node, role: Role) -> Candidates:
     """Yield the parameters of one name, then the only ones of either side."""
     first, second = list(floating(golden.records(role))), list(floating(target.records(role)))
     yield from ((one, other, ()) for one in first for other in second if one.key == other.key)
@@ -364,9 +342,7 @@ def _by_key(
         yield first[0], second[0], ()
 
 
-def _by_name(
-    golden: Node, target: Node, role: Role
-) -> Iterator[tuple[TensorRecord, TensorRecord, tuple[Message, ...]]]:
+def _by_name(golden: Node, target: Node, role: Role) -> Candidates:
     """Yield what both call by one keyword, or have as a whole number or an argument of that name."""
     others = {record.key: record for record in target.records(role) if not record.key.isdigit()}
     for record in golden.records(role):

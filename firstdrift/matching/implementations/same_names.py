@@ -7,7 +7,7 @@ mlp ═════════ mlp            matched
 embedding ── word_embeddings: the weight lies in the inner one, and the other run has the weight
 """
 
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator, Mapping
 
 from firstdrift.groups import alone
 from firstdrift.matching.pairing import Pairing
@@ -22,58 +22,33 @@ from firstdrift.operators.recognise import kind_of
 def same_names(inner: Pairing) -> Iterator[Pair]:
     """Yield the free modules of one name, each the only one in a matched module of either side."""
     for golden, target in [(inner.golden.root, inner.target.root), *inner.pairs()]:
-        sides = (
-            inner.free_golden(inner.golden.forward[golden]),
-            inner.free_target(inner.target.forward[target]),
+        first, second = inner.free_golden(inner.golden.forward[golden]), inner.target.forward[target]
+        yield from _of_one_name(
+            inner,
+            alone(first, inner.golden.relative_name),
+            alone(inner.free_target(second), inner.target.relative_name),
         )
-        named = [
-            alone(side, tree.relative_name)
-            for tree, side in zip((inner.golden, inner.target), sides, strict=True)
-        ]
-        for name, first in named[0].items():
-            pair = first, named[1].get(name, -1)
-            if pair[1] >= 0 and inner.is_free(pair) and not _are_other_kinds(inner, pair):
-                yield pair
 
 
 def same_paths(inner: Pairing) -> Iterator[Pair]:
     """Yield the free modules of one full path and call, wherever the two runs have called them from."""
-    sides = (
-        (inner.golden, inner.free_golden(range(inner.golden.root))),
-        (inner.target, inner.free_target(range(inner.target.root))),
+    golden, target = inner.free_golden(range(inner.golden.root)), inner.free_target(range(inner.target.root))
+    yield from _of_one_name(
+        inner,
+        {call_key(inner.golden.nodes[index]): index for index in golden},
+        {call_key(inner.target.nodes[index]): index for index in target},
     )
-    named = [{call_key(tree.nodes[index]): index for index in free} for tree, free in sides]
-    for call, golden in named[0].items():
-        pair = golden, named[1].get(call, -1)
-        if pair[1] >= 0 and inner.is_free(pair) and not _are_other_kinds(inner, pair):
-            yield pair
 
 
-def _are_other_kinds(inner: Pairing, pair: Pair) -> bool:
-    """Tell whether two modules are known to do other things."""
-    kinds = kind_of(inner.golden.nodes[pair[0]]), kind_of(inner.target.nodes[pair[1]])
-    return kinds[0] is not kinds[1] and CHARACTERISTIC.issuperset(kinds)
-
-
-def with_weight(tree: SliceTree, node: int, *, partner_has_weight: bool) -> int:
-    """Return the only module inside a node that has weights, where the node has none and its partner has."""
-    if not partner_has_weight or has_weight(tree, node):
-        return node
-    inside = [below for below in _below(tree, node) if has_weight(tree, below)]
-    return inside[0] if len(inside) == 1 else node
-
-
-def has_weight(tree: SliceTree, node: int) -> bool:
-    """Tell whether a module has parameters of its own."""
-    return bool(tree.nodes[node].records(Role.PARAMETER))
-
-
-def _below(tree: SliceTree, node: int) -> Iterator[int]:
-    waiting = list(tree.forward[node])
-    while waiting:
-        below = waiting.pop()
-        waiting += tree.forward[below]
-        yield below
+def _of_one_name(
+    inner: Pairing, golden: Mapping[Hashable, int], target: Mapping[Hashable, int]
+) -> Iterator[Pair]:
+    """Yield the free modules of one name that are not known to do other things."""
+    for name, first in golden.items():
+        if name in target and inner.is_free(pair := (first, target[name])):
+            kinds = kind_of(inner.golden.nodes[first]), kind_of(inner.target.nodes[target[name]])
+            if kinds[0] is kinds[1] or not CHARACTERISTIC.issuperset(kinds):
+                yield pair
 
 
 def heads(inner: Pairing) -> Iterator[Pair]:
@@ -81,23 +56,16 @@ def heads(inner: Pairing) -> Iterator[Pair]:
 
     An engine may compute the logits of the last tokens past the module that has the weight.
     """
-    trees = inner.golden, inner.target
-    last = [_last(tree) for tree in trees]
-    if None in last:
-        return
-    golden, target = (int(each or 0) for each in last)
-    widths = [_width(tree, node) for tree, node in zip(trees, (golden, target), strict=True)]
-    is_named = any(
-        runs_through_head(tree.nodes[node].path) for tree, node in zip(trees, (golden, target), strict=True)
-    )
-    if is_named and None not in widths and widths[0] == widths[1] and inner.is_free((golden, target)):
-        yield golden, target
+    for golden, target in zip(_last(inner.golden), _last(inner.target), strict=False):
+        paths = inner.golden.nodes[golden].path, inner.target.nodes[target].path
+        are_as_wide = _width(inner.golden, golden) == _width(inner.target, target)
+        if are_as_wide and any(map(runs_through_head, paths)) and inner.is_free((golden, target)):
+            yield golden, target
 
 
-def _last(tree: SliceTree) -> int | None:
-    """Return the module that ran last and holds no others."""
-    leaves = [node for node in range(len(tree.nodes)) if not tree.forward[node] and _width(tree, node)]
-    return leaves[-1] if leaves else None
+def _last(tree: SliceTree) -> list[int]:
+    """Return the module that ran last and holds no others; nothing if none gives anything."""
+    return [node for node in range(len(tree.nodes)) if not tree.forward[node] and _width(tree, node)][-1:]
 
 
 def _width(tree: SliceTree, node: int) -> int | None:

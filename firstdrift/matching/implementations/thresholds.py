@@ -32,3 +32,12 @@ by definition"""
 
 TOKEN_DIMENSIONS: Final = 2
 """dimensions | that say which token of which sequence a row is | by definition"""
+
+MOST_WITNESSES: Final = 2
+"""layers | in whose order a result may lie that has no weights | judgement: one of them may be faulty"""
+
+MOST_TOKENS: Final = 1 << 20
+"""tokens | that are read to tell which rows are padding | bounds the time it takes"""
+
+MOST_MASKS: Final = 4
+"""tensors of zeros and ones | that may tell it | bounds the time it takes"""

@@ -19,7 +19,7 @@ from firstdrift.matching.implementations.thresholds import TOKEN_DIMENSIONS
 from firstdrift.matching.implementations.views import floating, with_steps
 from firstdrift.matching.plan import Joining, TensorPair, UnmatchedTensor
 from firstdrift.matching.structure.sequence_alignment import Pair
-from firstdrift.matching.tree import SliceTree
+from firstdrift.matching.tree import Place, SliceTree
 from firstdrift.model.node import Node
 from firstdrift.model.tensor import Role, TensorRecord, ViewStep
 from firstdrift.wording.message import Message
@@ -38,15 +38,15 @@ def turned_batch(golden: SliceTree, target: SliceTree, matched: Iterable[Pair]) 
     """Return the batch if most outputs whose shapes tell it lie the other way round; None if they do not."""
     told: Counter[Batch | None] = Counter()
     for first, second in matched:
-        outputs = [
-            next(floating(tree.nodes[at].records(Role.OUTPUT)), None)
-            for tree, at in ((golden, first), (target, second))
-        ]
-        shapes = [(output.shape or ()) if output is not None else () for output in outputs]
-        if min(map(len, shapes)) > TOKEN_DIMENSIONS and prod(shapes[0]) == prod(shapes[1]):
-            told[_turned(shapes[0], shapes[1])] += shapes[0][:2] != shapes[1][:2] or 1 not in shapes[0][:2]
+        given, other = _shape_given(golden.nodes[first]), _shape_given(target.nodes[second])
+        if min(len(given), len(other)) > TOKEN_DIMENSIONS and prod(given) == prod(other):
+            told[_turned(given, other)] += given[:2] != other[:2] or 1 not in given[:2]
     most = told.most_common(1)
     return most[0][0] if most else None
+
+
+def _shape_given(node: Node) -> tuple[int, ...]:
+    return next((record.shape or () for record in floating(node.records(Role.OUTPUT))), ())
 
 
 def _turned(first: tuple[int, ...], second: tuple[int, ...]) -> Batch | None:
@@ -74,9 +74,7 @@ def _by_sequence(record: TensorRecord, batch: Batch) -> TensorRecord:
     return record
 
 
-def say_order(
-    pairs: Iterable[TensorPair], recorded: Mapping[tuple[str, str], TensorRecord]
-) -> list[TensorPair]:
+def say_order(pairs: Iterable[TensorPair], recorded: Mapping[Place, TensorRecord]) -> list[TensorPair]:
     """Say of the pairs whose target tensor is laid out anew that it is."""
     return [
         pair
@@ -86,21 +84,16 @@ def say_order(
     ]
 
 
-def _is_as_recorded(pair: TensorPair, recorded: Mapping[tuple[str, str], TensorRecord]) -> bool:
+def _is_as_recorded(pair: TensorPair, recorded: Mapping[Place, TensorRecord]) -> bool:
     record = recorded.get((pair.target_node, pair.target.label))
     return record is None or (pair.target.shape, pair.target.location) == (record.shape, record.location)
 
 
 def as_recorded(
-    tensors: Iterable[UnmatchedTensor], recorded: Mapping[tuple[str, str], TensorRecord]
+    tensors: Iterable[UnmatchedTensor], recorded: Mapping[Place, TensorRecord]
 ) -> list[UnmatchedTensor]:
     """Return what is left over as it was recorded."""
     return [
         replace(tensor, record=recorded.get((tensor.node, tensor.record.label), tensor.record))
         for tensor in tensors
     ]
-
-
-def records_of(nodes: Iterable[Node]) -> dict[tuple[str, str], TensorRecord]:
-    """Return the tensors of nodes by the name of the node and their label."""
-    return {(node.name, record.label): record for node in nodes for record in node.tensors}

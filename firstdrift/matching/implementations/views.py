@@ -6,24 +6,24 @@
 | swapped     | [2, 9, 64]  | [9, 2, 64] | batch and sequence, heads and sequence, a matrix |
 | without pad | [128, 64]   | [160, 64]  | a vocabulary that was made larger                |
 | last tokens | [2, 9, 128] | [2, 128]   | logits of the last token of each sequence        |
+| rows        | [2, 9, 64]  | [14, 64]   | of the tokens that both have: `token_rows`       |
 
 Statistics do not depend on how the same elements are laid out; of what takes some elements only, values are
 needed.
 """
 
 from collections.abc import Callable, Iterable, Iterator
-from itertools import accumulate
+from itertools import accumulate, chain
 from math import prod
-from operator import mul
 from typing import Final, TypeAlias
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from firstdrift.dumps.storage.views import FIRST, LAST, SHAPED, SWAPPED
+from firstdrift.dumps.storage.views import FIRST, LAST, ROWS, SHAPED, SWAPPED
 from firstdrift.matching.plan import Messages
-from firstdrift.matching.tensors import relate_shapes, reshape
-from firstdrift.model.tensor import Role, TensorRecord, ViewStep, is_floating
+from firstdrift.matching.tensors import merge, relate_shapes, reshape
+from firstdrift.model.tensor import DataLocation, Role, TensorRecord, ViewStep, is_floating
 from firstdrift.wording.message import Message
 
 Shape: TypeAlias = tuple[int, ...]
@@ -68,14 +68,6 @@ def seen(golden: TensorRecord, target: TensorRecord, *, of_vocabulary: bool = Fa
     return next((found for view in _VIEWS if (found := view(case)) is not None), None)
 
 
-def merge(first: Shape, second: Shape) -> bool:
-    """Tell whether shapes differ by nothing but dimensions of size 1 and merged ones."""
-    if prod(first) != prod(second):
-        return False
-    ends = [set(accumulate(shape, mul)) - {1} for shape in (first, second)]
-    return ends[0] <= ends[1] or ends[1] <= ends[0]
-
-
 def swapped(record: TensorRecord) -> TensorRecord:
     """Return a matrix transposed."""
     turned = with_steps(record, ViewStep(SWAPPED, (0, 1)))
@@ -113,8 +105,10 @@ def _swapped(case: _Case) -> Seen | None:
         turned[first], turned[first + 1] = turned[first + 1], turned[first]
         is_matrix = len(case.second) == len(case.first) == 2  # noqa: PLR2004
         if case.is_weight is is_matrix and merge(case.first, tuple(turned)):
-            how = "matching.transform.transposed" if is_matrix else "matching.transform.swapped"
-            return _changed(case, how, (ViewStep(SWAPPED, (first, first + 1)),), axes=(first, first + 1))
+            axes = first, first + 1
+            of_axes = Message.of("matching.transform.swapped", axes=axes)
+            said = Message.of("matching.transform.transposed") if is_matrix else of_axes
+            return Seen(case.golden, with_steps(case.target, ViewStep(SWAPPED, axes)), (said,))
     return None
 
 
@@ -123,31 +117,46 @@ def _without_pad(case: _Case) -> Seen | None:
     if not case.of_vocabulary or len(case.first) != len(case.second):
         return None
     other = [axis for axis in range(len(case.first)) if case.first[axis] != case.second[axis]]
-    if len(other) != 1 or not (case.golden.location and case.target.location):
+    if len(other) != 1 or other[0] not in (0, len(case.first) - 1):
         return None
-    axis, sizes = other[0], (case.first[other[0]], case.second[other[0]])
-    if axis not in (0, len(case.first) - 1) or max(sizes) >= 2 * min(sizes):
-        return None
-    step, said = ViewStep(FIRST, (axis, min(sizes))), (_said("matching.transform.first_of", size=min(sizes)),)
-    if sizes[0] > sizes[1]:
-        return Seen(_without_statistics(case.golden, step), case.target, said)
-    return Seen(case.golden, _without_statistics(case.target, step), said)
+    less, more = sorted((case.first[other[0]], case.second[other[0]]))
+    larger = case.golden if case.first[other[0]] == more else case.target
+    said = Message.of("matching.transform.first_of", size=less)
+    return _some_of(case, larger, ViewStep(FIRST, (other[0], less)), said) if more < 2 * less else None
 
 
 def _last_tokens(case: _Case) -> Seen | None:
     """See what the last tokens have of what all tokens have."""
     if not case.of_vocabulary or case.is_weight:
         return None
-    said = (_said("matching.transform.last_tokens"),)
-    for whole, last, record in (
-        (case.first, case.second, case.golden),
-        (case.second, case.first, case.target),
-    ):
-        is_last = len(whole) == 3 and prod(last) == whole[0] * whole[2] and last[-1] == whole[2]  # noqa: PLR2004
-        if is_last and whole[1] > 1 and case.golden.location and case.target.location:
-            found = _without_statistics(record, ViewStep(LAST, (1,)))
-            return Seen(*((found, case.target) if record is case.golden else (case.golden, found)), said)
+    sides = (case.first, case.second, case.golden), (case.second, case.first, case.target)
+    for whole, last, record in sides:
+        if record.location is not None and (runs := rows_of(record.location)):
+            step, sequences, length = _last_rows(runs), len(runs) // 2, max(runs[1::2])
+        else:
+            step, sequences, length = ViewStep(LAST, (1,)), whole[0], whole[1] if len(whole) == 3 else 1  # noqa: PLR2004
+        if length > 1 and last[-1] == whole[-1] and prod(last) == sequences * whole[-1]:
+            return _some_of(case, record, step, Message.of("matching.transform.last_tokens"))
     return None
+
+
+def rows_of(location: DataLocation) -> tuple[int, ...]:
+    """Return the rows that are taken of a tensor of which some are compared, as runs; nothing of all."""
+    return next((step.numbers for step in reversed(location.view) if step.name == ROWS), ())
+
+
+def _last_rows(runs: tuple[int, ...]) -> ViewStep:
+    """Take the last row of each run, of rows that were taken already."""
+    ends = accumulate(runs[1::2])
+    return ViewStep(ROWS, tuple(chain.from_iterable((end - 1, 1) for end in ends)))
+
+
+def _some_of(case: _Case, record: TensorRecord, step: ViewStep, said: Message) -> Seen | None:
+    """See some elements of one tensor, of which nothing was recorded: the values of both are needed."""
+    if case.golden.location is None or case.target.location is None:
+        return None
+    some = replace(with_steps(record, step), statistics=None, digest=None, shape=None)
+    return Seen(*((some, case.target) if record is case.golden else (case.golden, some)), (said,))
 
 
 _VIEWS: Final[tuple[Callable[[_Case], Seen | None], ...]] = (
@@ -157,21 +166,6 @@ _VIEWS: Final[tuple[Callable[[_Case], Seen | None], ...]] = (
     _last_tokens,
 )
 """The table above."""
-
-
-def _changed(case: _Case, how: str, steps: Iterable[ViewStep], axes: Shape = ()) -> Seen:
-    """Lay the target out anew; its shape stays as it was recorded."""
-    said = _said(how, axes=axes) if axes and how.endswith("swapped") else _said(how)
-    return Seen(case.golden, with_steps(case.target, *steps), (said,))
-
-
-def _said(how: str, **numbers: int | Shape) -> Message:
-    return Message.of(how, **numbers)
-
-
-def _without_statistics(record: TensorRecord, step: ViewStep) -> TensorRecord:
-    """Return a tensor of which some elements are taken: what was recorded of all says nothing of them."""
-    return replace(with_steps(record, step), statistics=None, digest=None, shape=None)
 
 
 def floating(records: Iterable[TensorRecord]) -> Iterator[TensorRecord]:

@@ -11,15 +11,15 @@ import re
 from collections import defaultdict
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from itertools import chain
+from itertools import chain, product
 from typing import Final, TypeAlias
 
 from msgspec import Struct, field
 
-from firstdrift.groups import grouped
+from firstdrift.groups import grouped, known
 from firstdrift.matching.fused.find_fused import complete_join, join_operators
 from firstdrift.matching.manual.mapping import TOP_LAYER, MappingEntry, MappingFile, MappingKind, split_item
-from firstdrift.matching.pairing import Pairing
+from firstdrift.matching.pairing import Join, Pairing, SaidView
 from firstdrift.matching.plan import Messages, Origin
 from firstdrift.matching.structure.sequence_alignment import Pair
 from firstdrift.matching.tree import (
@@ -63,8 +63,8 @@ class _Applied(Struct):
     used: set[MappingEntry] = field(default_factory=set)
     failures: dict[MappingEntry, Message] = field(default_factory=dict)
 
-    def match(self, pair: Pair, entries: Sequence[MappingEntry]) -> None:
-        """Record that two nodes are the same, unless another rule of the files said otherwise of one."""
+    def match(self, pair: Pair, entries: Sequence[MappingEntry]) -> bool:
+        """Record that two nodes are the same, unless another rule said otherwise; tell whether they are."""
         *_, entry = entries
         if self.work.is_free(pair):
             self._add(pair, self.mapping.name_entry(entry))
@@ -72,6 +72,22 @@ class _Applied(Struct):
             self.used.update(entries)
         else:
             self.fail(entry, Message.of("matching.mapping.matched_otherwise"))
+        return self.is_matched(pair)
+
+    def match_all(
+        self, golden: tuple[int, ...], target: tuple[int, ...], entries: Sequence[MappingEntry]
+    ) -> bool:
+        """Record that nodes are the same, several that were fused into one; tell whether they are matched."""
+        work, pairs = self.work, list(product(golden, target))
+        if all(map(work.is_free, pairs)):
+            reason = self.mapping.name_entry(entries[0])
+            if len(pairs) == 1:
+                work.add_sure(pairs[0], Origin.MAPPING, (reason,))
+            elif min(len(golden), len(target)) == 1:
+                work.add_join(Join(golden, target, Origin.MAPPING, 1.0, (reason,)))
+        are_matched = set(pairs) <= set(work.pairs_of(golden, target))
+        self.used.update(entries if are_matched else ())
+        return are_matched
 
     def _add(self, pair: Pair, reason: Message) -> None:
         work = self.work
@@ -143,9 +159,11 @@ def _apply_layers(work: Pairing, mapping: MappingFile) -> Iterable[Message]:
     for index, node in sorted(_modules(work.target), key=lambda module: module[1].path.count(".")):
         path, entries = walker.translate(node.path)
         partner = golden.get((node.kind, path, node.call))
-        if entries and partner is None:
+        if not entries:
+            continue
+        if partner is None:
             applied.fail(entries[-1], Message.of("matching.mapping.no_golden_module", path=path))
-        elif entries and partner is not None:
+        else:
             applied.match((partner, index), entries)
     _apply_to_operators(applied, walker)
     return applied.notes(walker.why_never)
@@ -161,8 +179,7 @@ def _apply_to_operators(applied: _Applied, walker: "_Walker") -> None:
             continue
         others = _operators_at(golden, translated, call)
         for pair in zip(others, indexes, strict=False):
-            applied.match(pair, entries)
-            if applied.is_matched(pair):
+            if applied.match(pair, entries):
                 applied.share_arguments(pair)
         if not others:
             applied.fail(entries[-1], _absent("golden", translated))
@@ -253,10 +270,11 @@ def _apply_cells(work: Pairing, mapping: MappingFile) -> Iterable[Message]:
         name = _cell(node)
         golden_name, entries = _translate(name, (whole[name],) if name in whole else mapping.entries)
         partner = golden.get((golden_name, node.direction, node.call))
-        if entries and partner is not None:
+        if partner is None:
+            for entry in entries:
+                applied.fail(entry, _absent("golden", golden_name))
+        elif entries:
             applied.match((partner, index), entries)
-        for entry in entries if partner is None else ():
-            applied.fail(entry, _absent("golden", golden_name))
     return applied.notes(lambda entry: Message.of("matching.mapping.no_target_name", name=entry.target))
 
 
@@ -308,13 +326,53 @@ def _apply_apis(work: Pairing, mapping: MappingFile) -> Iterable[Message]:
         if not pairs:
             applied.fail(entry, _why_no_api(entry, golden, target))
         for pair in pairs:
-            applied.match(pair, (entry,))
-            named = tensors.get(entry.target, ()) if applied.is_matched(pair) else ()
-            for tensor in named:
+            is_matched, named = applied.match(pair, (entry,)), tensors.get(entry.target, ())
+            for tensor in named if is_matched else ():
                 _name_tensor(applied, pair, tensor)
-            if applied.is_matched(pair) and not named:
+            if is_matched and not named:
                 applied.share_arguments(pair)
     return applied.notes(lambda _: Message.of("matching.mapping.not_reached"))
+
+
+_Item: TypeAlias = tuple[str, str | None]
+"""The name of a node, and the label of one of its tensors."""
+
+
+def _apply_views(work: Pairing, mapping: MappingFile) -> Iterable[Message]:
+    """Match the nodes of tensors that are seen as each other, several with the one they were fused into."""
+    applied = _Applied(work, mapping)
+    labels = {"golden": _labels(work.golden), "target": _labels(work.target)}
+    for entries in grouped(mapping.entries, lambda entry: entry.line).values():
+        items = {
+            "golden": list(map(split_item, entries[0].golden)),
+            "target": [split_item(entry.target) for entry in entries],
+        }
+        missing = (_missing({side: item}, labels) for side, of_side in items.items() for item in of_side)
+        why = next(chain.from_iterable(missing), None) or _view_nodes(applied, entries, **items)
+        if why is not None:
+            for entry in entries:
+                applied.fail(entry, why)
+    return applied.notes(lambda _: Message.of("matching.mapping.not_reached"))
+
+
+def _view_nodes(
+    applied: _Applied, entries: Sequence[MappingEntry], golden: Sequence[_Item], target: Sequence[_Item]
+) -> Message | None:
+    """Match the nodes of an item of a view mapping, and keep how their tensors are seen; say why not."""
+    work = applied.work
+    indexes = indexes_by_name(work.golden.nodes), indexes_by_name(work.target.nodes)
+    first = tuple(dict.fromkeys(indexes[0][node] for node, _ in golden))
+    second = tuple(dict.fromkeys(indexes[1][node] for node, _ in target))
+    if not applied.match_all(first, second, entries):
+        return Message.of("matching.mapping.said_otherwise")
+    if len(first) == len(second) == 1:
+        view = SaidView(_known_labels(golden), _known_labels(target), entries[0].view)
+        work.said_views.setdefault((first[0], second[0]), []).append(view)
+    return None
+
+
+def _known_labels(items: Iterable[_Item]) -> tuple[str, ...]:
+    return tuple(known(label for _, label in items))
 
 
 def _name_tensor(applied: _Applied, pair: Pair, entry: MappingEntry) -> None:
@@ -445,4 +503,5 @@ _APPLY: Final[dict[MappingKind, Callable[[Pairing, MappingFile], Iterable[Messag
     MappingKind.CELL: _apply_cells,
     MappingKind.API: _apply_apis,
     MappingKind.OPERATOR: _apply_types,
+    MappingKind.VIEW: _apply_views,
 }

@@ -15,6 +15,13 @@ _ITEM: Final = re.compile(
     r"(?P<node>.+\.(?:(?:forward|backward)(?:\.\d+)?|parameters_grad(?:\.\d+)?))"
     r"\.(?P<role>input|output|parameters|parameter)\.(?P<key>.+)"
 )
+VIEW: Final = re.compile(
+    r"concatenated|summed|rearranged"
+    r"|(?P<side>golden|target) (?P<step>swapped|shaped|first|last|rows)"
+    r"(?P<numbers>(?: -?[0-9]{1,18}){1,4096})"
+)
+"""What a view mapping may say of how tensors are seen."""
+
 _GRADIENT_ITEM: Final = re.compile(r"(?P<node>.+\.parameters_grad(?:\.\d+)?)\.(?P<key>[^.]+)")
 
 
@@ -25,6 +32,7 @@ class MappingKind(StrEnum):
     DATA = "data_mapping"
     CELL = "cell_mapping"
     API = "api_mapping"
+    VIEW = "view_mapping"
     OPERATOR = "op_mapping"
 
 
@@ -37,12 +45,15 @@ class MappingEntry(Struct, frozen=True):
         golden: the same in the golden dump; a type may have several.
         scope: class of the module around both, for layer mappings; "TopLayer" for the model itself. For the
             tensors of an API mapping, the operator of the target dump that they belong to.
+        view: how tensors are seen as each other, for view mappings: "concatenated", "target swapped 0 1". Of
+            several target tensors each has an entry of the same line.
     """
 
     line: int
     target: str
     golden: tuple[str, ...]
     scope: str = ""
+    view: tuple[str, ...] = ()
 
 
 class MappingFile(Struct, frozen=True):

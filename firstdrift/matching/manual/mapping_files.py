@@ -8,6 +8,9 @@ cell_mapping    fc1.Dense: fc1.Linear                      a module and its clas
 api_mapping     - ms_api: Functional.abs                   an operator, and which of its tensors
                   pt_api: Torch.abs                        is which: ms_args: [0], pt_args: [1]
 op_mapping      {"LinearOperation_outtensor0": ["Linear_output_0"]}    types
+view_mapping    - target: Module.qkv.Linear.forward.0.output.0         tensors, and how they are seen
+                  golden: [Module.q.Linear.forward.0.output.0, ...]
+                  view: [concatenated]
 """
 
 import re
@@ -21,7 +24,14 @@ from msgspec.structs import replace
 
 from firstdrift.errors import PathOutsideRootsError, SettingsError
 from firstdrift.files import OutsideError, RefusedError, read_regular
-from firstdrift.matching.manual.mapping import TOP_LAYER, MappingEntry, MappingFile, MappingKind, split_item
+from firstdrift.matching.manual.mapping import (
+    TOP_LAYER,
+    VIEW,
+    MappingEntry,
+    MappingFile,
+    MappingKind,
+    split_item,
+)
 from firstdrift.matching.manual.thresholds import DEEPEST_LEVEL, LARGEST_FILE, LONGEST_SHOWN
 from firstdrift.model.names import parse_name
 from firstdrift.paths import inside
@@ -74,22 +84,15 @@ _API_TENSORS: Final = (
 )
 """The lists of tensors of each, and what these are; outputs are spelled in both ways that msprobe does."""
 
+_VIEW_KEYS: Final = ("target", "golden", "view", "how")
+"""What an item of a view mapping says; how in words is for people."""
+
 _TOP_LAYER_NAMES: Final = (TOP_LAYER, "Cell")
 _OPERATOR_TYPE: Final = re.compile(r"[A-Za-z0-9_]+")
 
 _Scalars = list[tuple[yaml.ScalarNode, yaml.Node]]
 
 _Loader: Final = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-
-
-def read_mapping(path: Path) -> MappingFile:
-    """Read a mapping file of any of the five kinds, or the one in a directory of msit's.
-
-    Raises:
-        SettingsError: the file cannot be read, is no YAML or JSON, or says something that makes no sense;
-            the text names line and key.
-    """
-    return parse_mapping(*read_mapping_text(path))
 
 
 def read_mapping_text(path: Path, *, within: Sequence[Path] | None = None) -> tuple[Path, str]:
@@ -219,8 +222,9 @@ _IS_GENUINE: Final[Mapping[MappingKind, Callable[[Sequence[MappingEntry]], bool]
     MappingKind.OPERATOR: _names_types,
     # That all of its entries name calls or tensors was asked before.
     MappingKind.DATA: lambda _: True,
-    # That each names two operators by keys of its own, likewise.
+    # That each names two operators by keys of its own, or tensors, likewise.
     MappingKind.API: lambda _: True,
+    MappingKind.VIEW: lambda _: True,
 }
 
 
@@ -246,7 +250,7 @@ def _parse(name: str, text: str) -> MappingFile:
     is_json = text.lstrip().startswith("{")
     root = _compose(text.replace("\t", " ") if is_json else text)
     if _lists_mappings(root):
-        return MappingFile(name, MappingKind.API, tuple(_api_entries(root)))
+        return _parse_list(name, root)
     items = _items(root)
     if not items:
         return MappingFile(name, MappingKind.LAYER, ())
@@ -352,9 +356,16 @@ def _section_entries(section: yaml.ScalarNode, held: yaml.Node, scope: str) -> I
 
 
 def _lists_mappings(root: yaml.Node) -> bool:
-    """Tell an API mapping: a list of which each item is a mapping."""
+    """Tell an API or view mapping: a list of which each item is a mapping."""
     is_list = isinstance(root, yaml.SequenceNode) and bool(root.value)
     return is_list and isinstance(root.value[0], yaml.MappingNode)
+
+
+def _parse_list(name: str, root: yaml.Node) -> MappingFile:
+    """Read a view mapping, which names targets, or an API mapping."""
+    if _VIEW_KEYS[0] in (key.value for key, _ in root.value[0].value):
+        return MappingFile(name, MappingKind.VIEW, tuple(_view_entries(root)))
+    return MappingFile(name, MappingKind.API, tuple(_api_entries(root)))
 
 
 def _api_entries(root: yaml.Node) -> Iterator[MappingEntry]:
@@ -383,6 +394,27 @@ def _api_entries(root: yaml.Node) -> Iterator[MappingEntry]:
                 Message.of("matching.hint.api_mapping"),
             )
             raise _WrongError(problem, line=_line(unknown), key=unknown.value, hint=hint)
+
+
+def _view_entries(root: yaml.Node) -> Iterator[MappingEntry]:
+    """Read which tensors are seen as each other, and how."""
+    for item in root.value:
+        held = {key.value: (key, value) for key, value in _items(item)}
+        target, golden, view, _ = (_listed_keys(held.pop(key, None)) for key in _VIEW_KEYS)
+        hint, line = Message.of("matching.hint.view_mapping"), _line(item)
+        for unknown, _ in held.values():
+            problem = Message.of("matching.mapping.unknown_view_key")
+            raise _WrongError(problem, line=_line(unknown), key=unknown.value, hint=hint)
+        for key, names in zip(_VIEW_KEYS, (target, golden), strict=False):
+            if not names:
+                raise _WrongError(Message.of("matching.mapping.no_key", key=key), line=line, hint=hint)
+        for step in filterfalse(VIEW.fullmatch, view):
+            raise _WrongError(
+                Message.of("matching.mapping.no_view", view=_quoted(step)), line=line, hint=hint
+            )
+        for entry in [MappingEntry(line, name, golden, view=view) for name in target]:
+            _require_tensors(entry)
+            yield entry
 
 
 def _listed_keys(item: tuple[yaml.ScalarNode, yaml.Node] | None) -> tuple[str, ...]:

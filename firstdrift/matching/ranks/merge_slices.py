@@ -102,7 +102,7 @@ def choose_rank(sides: Sides, rank: int) -> tuple[Sides, list[Message]]:
     models = list(map(models_of, sides))
     widths = [max(map(len, held), default=1) for held in models]
     if max(widths) == 1:
-        return tuple(_of_rank(side, rank) for side in sides), []
+        return tuple(_of_ranks(side, {None, rank}) for side in sides), []
     wider = int(widths[1] >= widths[0])
     ranks = next((model for model in models[wider] if rank in model), ())
     if not ranks:
@@ -114,8 +114,8 @@ def choose_rank(sides: Sides, rank: int) -> tuple[Sides, list[Message]]:
     return tuple(of_model), [note] if len(ranks) > 1 else []
 
 
-def _of_rank(side: Iterable[SliceListing], rank: int) -> list[SliceListing]:
-    return [listing for listing in side if listing.coordinates.rank in {None, rank}]
+def _of_ranks(side: Iterable[SliceListing], ranks: set[int | None]) -> list[SliceListing]:
+    return [listing for listing in side if listing.coordinates.rank in ranks]
 
 
 def _of_model(number: int, side: Iterable[SliceListing], models: list[Model]) -> list[SliceListing]:

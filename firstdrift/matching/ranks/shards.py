@@ -105,7 +105,7 @@ def _settle_shards(pair: TensorPair, *, reduces: bool) -> TensorPair:
     if pair.joining is not None:
         return replace(pair, golden=_complete(golden, reduces), target=_complete(target, reduces))
     # What has the same shape was cut that way; another shape of as many elements may be so by chance.
-    for one, other in sorted(_arrangements(golden, target), key=_needs_a_reshape):
+    for one, other in sorted(_arrangements(golden, target), key=lambda pair: pair[0].shape != pair[1].shape):
         transform, why = relate_shapes(one.shape, other.shape)
         if why is None:
             return _settled(pair, _complete(one, reduces), _complete(other, reduces), transform)
@@ -141,11 +141,6 @@ def _arrangements(golden: TensorRecord, target: TensorRecord) -> Iterator[tuple[
         yield from ((concatenated(golden, axis), other) for axis in whole_axes(golden))
     for axis in set(whole_axes(golden)).intersection(whole_axes(target)):
         yield concatenated(golden, axis), concatenated(target, axis)
-
-
-def _needs_a_reshape(arrangement: tuple[TensorRecord, TensorRecord]) -> bool:
-    golden, target = arrangement
-    return golden.shape != target.shape
 
 
 def _single(record: TensorRecord) -> TensorRecord | None:

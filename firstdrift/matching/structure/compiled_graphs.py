@@ -18,7 +18,7 @@ from firstdrift.matching.pairing import INSIDE_CORRESPONDS, Join, Pairing
 from firstdrift.matching.plan import Messages, Origin, TensorPair, UnmatchedTensor
 from firstdrift.matching.structure.statistics_similarity import bare_shape
 from firstdrift.matching.tensors import BY_SHAPE, TensorPairing, relate_shapes
-from firstdrift.matching.tree import SliceTree, is_operator
+from firstdrift.matching.tree import Place, SliceTree, is_operator, records_by_place
 from firstdrift.model.node import Node
 from firstdrift.model.tensor import Role, TensorRecord
 from firstdrift.wording.message import Message
@@ -59,7 +59,7 @@ def pair_compiled(tensors: TensorPairing, match: int, golden: Sequence[Node], ta
     Which input is which follows from positions: inputs of other shapes are not the same, and are left to
     others of the node whose shape fits.
     """
-    left = _Left(_records(golden), _records(target))
+    left = _Left(records_by_place(golden), records_by_place(target))
     told = {(theirs, own) for own, theirs in _told(target, golden)} | set(_told(golden, target))
     order = {place: at for at, place in enumerate(left.target)}
     known = sorted(filter(left.holds, told), key=lambda pair: (order[pair[1]], pair[0]))
@@ -70,9 +70,6 @@ def pair_compiled(tensors: TensorPairing, match: int, golden: Sequence[Node], ta
     tensors.unmatched_golden += _unmatched(match, left.golden)
     tensors.unmatched_target += _unmatched(match, left.target)
 
-
-Place: TypeAlias = tuple[str, str]
-"""A tensor: the name of its node, and its label."""
 
 _Told: TypeAlias = tuple[Place, Place]
 """A golden and a target tensor that are the same."""
@@ -209,10 +206,6 @@ def _match_around(work: Pairing) -> None:
         at_top = around[0] == work.golden.root or around[1] == work.target.root
         if work.is_free(around) and not at_top:
             work.add_sure(around, Origin.EXACT, (INSIDE_CORRESPONDS,))
-
-
-def _records(nodes: Iterable[Node]) -> dict[Place, TensorRecord]:
-    return {(node.name, record.label): record for node in nodes for record in node.tensors}
 
 
 def _told(made: Iterable[Node], sources: Iterable[Node]) -> Iterator[_Told]:

@@ -100,7 +100,9 @@ def _resolve(own: Slice, other: Slice, side: str) -> _Resolved:
     nameonly = [at for at, node in enumerate(own.nodes) if _is_nameonly(node)]
     if not nameonly:
         return _Resolved(own)
-    modules = _modules_to_name(own, other)
+    modules = _Modules(other)
+    if not modules.calls and _is_spelled_otherwise(own, other):
+        modules = _Modules(other, Direction.NONE)
     valued = [at for at in nameonly if own.nodes[at].tensors]
     modules.shift = _common_shift([own.nodes[at].path for at in valued], modules)
     calls = _named_calls(own, modules, valued, nameonly)
@@ -112,13 +114,6 @@ def _resolve(own: Slice, other: Slice, side: str) -> _Resolved:
         pairs=tuple((at, *calls[at]) for at in sorted(calls)),
         notes=tuple(_notes(own, modules, side, calls)),
     )
-
-
-def _modules_to_name(own: Slice, other: Slice) -> "_Modules":
-    modules = _Modules(other)
-    if not modules.calls and _is_spelled_otherwise(own, other):
-        return _Modules(other, Direction.NONE)
-    return modules
 
 
 def _named_calls(
@@ -170,9 +165,13 @@ class _Modules:
             if path is not None:
                 calls = self.calls[path]
                 number = min(calls) if call is None else call
-                reasons = self._reason(node.path, path), self._which(path, number)
+                reasons = _reason(node.path, path), self._which(path, number)
                 return (calls[number], reasons) if number in calls else None
         return None
+
+    def _which(self, path: str, number: int) -> Message:
+        calls = len(self.calls[path])
+        return _ONLY_CALL if calls == 1 else Message.of("matching.reason.call", number=number, calls=calls)
 
     def _path(self, name: str) -> str | None:
         """Return the path that a name is: as it stands, with other words in front, with other separators."""
@@ -184,13 +183,6 @@ class _Modules:
         if words[: len(here)] == here and (here or there):
             shifted = self._paths.get((*there, *words[len(here) :]))
         return self._paths.get(words) if words and shifted is None else shifted
-
-    def _which(self, path: str, number: int) -> Message:
-        calls = len(self.calls[path])
-        return _ONLY_CALL if calls == 1 else Message.of("matching.reason.call", number=number, calls=calls)
-
-    def _reason(self, name: str, path: str) -> Message:
-        return SAME_NAME if name == path else Message.of("matching.reason.names", name=name, path=path)
 
 
 def _readings(node: Node) -> Iterator[tuple[str, int | None]]:
@@ -209,6 +201,10 @@ def _readings(node: Node) -> Iterator[tuple[str, int | None]]:
         yield marked["base"], None
         if inner := _CALL.fullmatch(marked["base"]):
             yield inner["base"], int(inner["call"])
+
+
+def _reason(name: str, path: str) -> Message:
+    return SAME_NAME if name == path else Message.of("matching.reason.names", name=name, path=path)
 
 
 def _is_place_in_file(node: Node) -> bool:
@@ -238,14 +234,10 @@ def _common_shift(paths: Sequence[str], modules: _Modules) -> Shift:
 
 
 def _shifts(words: tuple[str, ...], endings: Mapping[str, list[tuple[str, ...]]]) -> set[Shift]:
-    """Return the shifts by which a name would be one of those that end in the same word."""
-    shifts = {_shift(read, other) for read in _read_words(words) for other in endings.get(read[-1], ())}
+    """Return the shifts by which a name, or what stands before its mark, would be one that ends alike."""
+    read = (words[:end] for end in range(len(words), max(0, len(words) - 3), -1))
+    shifts = {_shift(name, other) for name in read for other in endings.get(name[-1], ())}
     return {shift for shift in shifts if () in shift}
-
-
-def _read_words(words: tuple[str, ...]) -> Iterable[tuple[str, ...]]:
-    """Return the words of a name, and those before a mark or a number at its end."""
-    return [words[:end] for end in range(len(words), max(0, len(words) - 3), -1)]
 
 
 def _shift(words: tuple[str, ...], other: tuple[str, ...]) -> Shift:

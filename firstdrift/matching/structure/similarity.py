@@ -14,7 +14,12 @@ from typing import Final
 from msgspec import Struct
 
 from firstdrift.groups import known
-from firstdrift.matching.structure.statistics_similarity import agreed, agreement, bare_shape, known_distances
+from firstdrift.matching.structure.statistics_similarity import (
+    agreed,
+    agreement,
+    bare_shape_of,
+    known_distances,
+)
 from firstdrift.matching.structure.thresholds import (
     CONFIDENT,
     FIRST_SHAPE,
@@ -198,7 +203,7 @@ def weighted_mean(likeness: Mapping[str, float | None], weights: Mapping[str, fl
 
 def shape_key(node: Node) -> Hashable:
     """Return operator and shapes of a node, for comparing many at once; of a module only the shapes."""
-    shapes = tuple((tensor.role, _bare_shape(tensor)) for tensor in node.tensors if tensor.is_tensor)
+    shapes = tuple((tensor.role, bare_shape_of(tensor)) for tensor in node.tensors if tensor.is_tensor)
     return operator_family(node.type_name) if is_operator(node) else None, node.direction, shapes
 
 
@@ -210,7 +215,7 @@ def shape_similarity(golden: Node, target: Node, role: Role) -> float | None:
     """
     if not golden.tensors or not target.tensors:
         return None
-    first, second = (list(map(_bare_shape, tensors_of(node, role))) for node in (golden, target))
+    first, second = (list(map(bare_shape_of, tensors_of(node, role))) for node in (golden, target))
     if first == second:
         return 1.0 if first else None
     counts = Counter(first), Counter(second)
@@ -261,12 +266,8 @@ def _compare(what: str, golden: str, target: str) -> Message:
 
 def _look(record: TensorRecord) -> Hashable:
     """Return what tells arguments apart: the shape of a tensor; all that are none look alike."""
-    return (_bare_shape(record),) if record.is_tensor else None
+    return (bare_shape_of(record),) if record.is_tensor else None
 
 
 def _numbers(name: str) -> list[str]:
     return [part for part in name.split(".") if part.isdigit()]
-
-
-def _bare_shape(tensor: TensorRecord) -> tuple[int, ...] | None:
-    return None if tensor.shape is None else bare_shape(tensor.shape)

@@ -20,6 +20,11 @@ def bare_shape(shape: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(size for size in shape if size != 1)
 
 
+def bare_shape_of(record: TensorRecord | None) -> tuple[int, ...] | None:
+    """Return the shape of a tensor without dimensions of size 1; None where it is unknown."""
+    return None if record is None or record.shape is None else bare_shape(record.shape)
+
+
 def agreement(golden: Node, target: Node, role: Role) -> float | None:
     """Return how well the statistics of the tensors of a role agree, 0 to 1; None if nothing is known.
 
@@ -51,7 +56,7 @@ def value_distance(golden: TensorRecord, target: TensorRecord) -> float | None:
     Maximum and minimum are measured by the largest absolute value, the mean by the root mean square. None
     where that says nothing: other dtypes, other shapes, constants, or nothing recorded.
     """
-    if not _have_like_shapes(golden, target) or not is_floating(golden.dtype):
+    if bare_shape_of(golden) != bare_shape_of(target) or not is_floating(golden.dtype):
         return None
     if golden.digest is not None and golden.digest == target.digest:
         return 0.0
@@ -115,9 +120,3 @@ def fingerprint(node: Node) -> Hashable | None:
 
 def _primary_output(node: Node) -> TensorRecord | None:
     return next((tensor for tensor in node.records(Role.OUTPUT) if is_floating(tensor.dtype)), None)
-
-
-def _have_like_shapes(golden: TensorRecord, target: TensorRecord) -> bool:
-    if golden.shape is None or target.shape is None:
-        return golden.shape is target.shape
-    return bare_shape(golden.shape) == bare_shape(target.shape)

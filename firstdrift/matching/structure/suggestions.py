@@ -7,8 +7,9 @@ Scores only order candidates: nothing is matched by them. What was left over was
 here everything of the same pass is considered, also operators of other names and modules elsewhere.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
+from itertools import accumulate
 from typing import Final
 
 from msgspec import Struct
@@ -32,7 +33,6 @@ from firstdrift.matching.structure.similarity import (
 from firstdrift.matching.structure.statistics_similarity import agreement
 from firstdrift.matching.structure.thresholds import ALIKE, LOWEST, OTHER_LAYER, VALUES_COUNT
 from firstdrift.matching.tree import SliceTree, indexes_by_name, is_operator, operator_family, pass_of
-from firstdrift.model.node import Direction
 from firstdrift.model.tensor import Role
 from firstdrift.wording.message import Message
 from firstdrift.wording.phrases import side_named
@@ -102,7 +102,7 @@ def suggest(
     if (golden is None) is (target is None):
         raise SettingsError(Message.of("matching.suggestion.one_node"))
     of_golden = golden is not None
-    index = _node_named(work, golden if golden is not None else target, of_golden=of_golden)
+    index = _node_named(work, golden if of_golden else target, of_golden=of_golden)
     pairs = _candidates(work, index, of_golden=of_golden)
     joins = possible_joins(work, index, of_golden=of_golden)
     candidates: list[_Weighed | Suggestion] = [*known(map(partial(_weigh, work, _Neighbours(work)), pairs))]
@@ -156,41 +156,27 @@ class _Neighbours:
 
     def __init__(self, work: Pairing) -> None:
         found = work.found
-        self.golden = _Beside(work.golden, work.partners.get)
-        self.target = _Beside(work.target, lambda index, other: index if index in found else other)
+        self.golden = _beside(work.golden, work.partners.get)
+        self.target = _beside(work.target, lambda index, other: index if index in found else other)
 
     def likeness(self, pair: tuple[int, int]) -> float:
         """Return the share of the two matched neighbours, before and after, that correspond."""
-        first, second = self.golden.of(pair[0]), self.target.of(pair[1])
+        first, second = self.golden.get(pair[0], _NOWHERE), self.target.get(pair[1], _NOWHERE)
         return ((first[0] == second[0]) + (first[1] == second[1])) / 2
 
 
-class _Beside:
-    """The target nodes of the nearest matched siblings of each node that is asked about."""
+_NOWHERE: Final = (-1, -1)
+"""Beside what holds gradients, which hangs in no tree."""
 
-    def __init__(self, tree: SliceTree, target_of: Callable[[int, int], int]) -> None:
-        self.tree, self.target_of = tree, target_of
-        self.known: dict[int, tuple[int, int]] = {}
-        self.looked_at: set[tuple[int, bool]] = set()
 
-    def of(self, index: int) -> tuple[int, int]:
-        """Return those before and after a node, -1 and -2 at the ends; of what holds gradients -1 twice."""
-        place = self.tree.parents[index], self.tree.nodes[index].direction is Direction.BACKWARD
-        if place not in self.looked_at:
-            self.looked_at.add(place)
-            self._look((self.tree.backward if place[1] else self.tree.forward)[place[0]])
-        return self.known.get(index, (-1, -1))
-
-    def _look(self, siblings: Sequence[int]) -> None:
-        before: list[int] = []
-        last = -1
-        for index in siblings:
-            before.append(last)
-            last = self.target_of(index, last)
-        following = -2
-        for index, earlier in zip(reversed(siblings), reversed(before), strict=True):
-            self.known[index] = (earlier, following)
-            following = self.target_of(index, following)
+def _beside(tree: SliceTree, target_of: Callable[[int, int], int]) -> dict[int, tuple[int, int]]:
+    """Return for each node the target nodes of the nearest matched siblings; -1 and -2 at the ends."""
+    beside: dict[int, tuple[int, int]] = {}
+    for siblings in filter(None, (*tree.forward, *tree.backward)):
+        before = accumulate(siblings, lambda nearest, index: target_of(index, nearest), initial=-1)
+        after = accumulate(siblings[::-1], lambda nearest, index: target_of(index, nearest), initial=-2)
+        beside.update(zip(siblings, zip(before, [*after][-2::-1], strict=False), strict=True))
+    return beside
 
 
 class _Weighed(Struct, frozen=True):

@@ -26,6 +26,6 @@ def write_out(
     """Write all pairs as CSV or XLSX in the columns of firstdrift, msit or msprobe, or a report for people.
 
     `html` is one page that needs no server, `md` a summary in Markdown, `json` what the API says of the
-    comparison, `layer_mapping` and `data_mapping` are mapping files of msprobe.
+    comparison; `layer_mapping` and `data_mapping` are mapping files of msprobe, `view_mapping` is ours.
     """
     return exported(request, context, comparison, written, columns)

@@ -38,6 +38,7 @@ class Format(StrEnum):
     XLSX = "xlsx"
     LAYER_MAPPING = "layer_mapping"
     DATA_MAPPING = "data_mapping"
+    VIEW_MAPPING = "view_mapping"
 
 
 class Columns(StrEnum):
@@ -141,6 +142,8 @@ def _whole(request: Request, session: Session, comparison: int, written: Format)
         return Response(report.encode(), media_type=f"text/{kind}; charset=utf-8")
     from firstdrift.catalogue.matches.match_preview import plans_of
     from firstdrift.exports.mapping_yaml import data_mapping, layer_mapping
+    from firstdrift.exports.view_mapping import view_mapping
 
-    mapping = layer_mapping if written is Format.LAYER_MAPPING else data_mapping
+    mappings = {Format.LAYER_MAPPING: layer_mapping, Format.DATA_MAPPING: data_mapping}
+    mapping = mappings.get(written, view_mapping)
     return Response(encodable(mapping(plans_of(session, comparison))).encode(), media_type="application/yaml")

@@ -3,9 +3,10 @@
 What matches and measures is loaded by whoever asks first: the server starts without it.
 """
 
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from msgspec.structs import replace
 from sqlalchemy.orm import Session
@@ -17,10 +18,11 @@ from firstdrift.errors import NotInCatalogueError, SettingsError
 from firstdrift.exports.mapping_yaml import data_mapping, layer_mapping
 from firstdrift.exports.match_set_json import edit_object, match_set_text
 from firstdrift.exports.report_json import counts_object, finding_object
+from firstdrift.exports.view_mapping import view_mapping
 from firstdrift.matching.manual.edits import Edit, MatchSetFile
 from firstdrift.matching.manual.mapping import MappingFile
 from firstdrift.matching.manual.thresholds import LARGEST_FILE
-from firstdrift.matching.plan import NodeMatch
+from firstdrift.matching.plan import NodeMatch, SlicePlan
 from firstdrift.wording.message import Message
 from firstdrift_server.context import Context
 from firstdrift_server.parts.addresses import comparison_address
@@ -45,6 +47,14 @@ class Format(StrEnum):
     JSON = "json"
     LAYER_MAPPING = "layer_mapping"
     DATA_MAPPING = "data_mapping"
+    VIEW_MAPPING = "view_mapping"
+
+
+_MAPPINGS: Final[dict[Format, Callable[[Iterable[SlicePlan]], str]]] = {
+    Format.LAYER_MAPPING: layer_mapping,
+    Format.DATA_MAPPING: data_mapping,
+    Format.VIEW_MAPPING: view_mapping,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,7 +231,7 @@ def as_file(session: Session, known: MatchSet, written: Format, version: int | N
     if results is None:
         raise SettingsError(Message.of("server.results_gone"), hint=Message.of("server.put_in_force_again"))
     plans = plans_of(session, results)
-    text = layer_mapping(plans) if written is Format.LAYER_MAPPING else data_mapping(plans)
+    text = _MAPPINGS[written](plans)
     return Written(f"{name}-{written.value.replace('_', '-')}.yaml", text, "application/yaml")
 
 

@@ -14,11 +14,11 @@ from typing import Any
 
 import pytest
 from library.dumps.msprobe_samples import module, write_dump
+from mapping_reading import read_mapping
 
 from firstdrift.comparison.compare import compare
 from firstdrift.dumps.detect import open_dump
 from firstdrift.errors import FirstdriftError, SettingsError
-from firstdrift.matching.manual.mapping_files import read_mapping
 from firstdrift.parallel.slices import read_slice, read_stacks
 
 CHANGES = 60

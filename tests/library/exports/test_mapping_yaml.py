@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 import yaml
+from mapping_reading import read_mapping
 
 from firstdrift import Options, Report, compare
 from firstdrift.exports.mapping_yaml import write_data_mapping, write_layer_mapping
 from firstdrift.matching.manual.mapping import MappingKind
-from firstdrift.matching.manual.mapping_files import read_mapping
 from firstdrift.matching.plan import MatchingRules
 
 Unpack = Callable[[str], Path]

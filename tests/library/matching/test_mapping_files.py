@@ -5,11 +5,11 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from mapping_reading import read_mapping
 from messages import like, outline
 
 from firstdrift.errors import SettingsError
 from firstdrift.matching.manual.mapping import MappingEntry, MappingFile, MappingKind, split_item
-from firstdrift.matching.manual.mapping_files import read_mapping
 
 MAPPINGS = Path(__file__).parents[2] / "mappings"
 

@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from library.matching.made_models import Call, Written, models, write
+from mapping_reading import read_mapping
 from msgspec.structs import replace
 
 from firstdrift import Options, compare
 from firstdrift.dumps.detect import open_dump
 from firstdrift.matching.manual.mapping import MappingEntry, MappingFile, MappingKind
-from firstdrift.matching.manual.mapping_files import read_mapping
 from firstdrift.matching.match import match_slices
 from firstdrift.matching.plan import Joining, MatchingRules, Origin, SlicePlan
 from firstdrift.matching.tensors import BY_MAPPING

@@ -5,13 +5,14 @@ from pathlib import Path
 import pytest
 from library.matching.made_mindspore import LAYER_MAPPING, write_both
 from library.matching.made_models import Call, write
+from mapping_reading import read_mapping
 from messages import outline
 from msgspec.structs import replace
 
 from firstdrift.dumps.detect import open_dump
 from firstdrift.errors import SettingsError
 from firstdrift.matching.manual.mapping import MappingEntry, MappingKind
-from firstdrift.matching.manual.mapping_files import parse_mapping, read_mapping
+from firstdrift.matching.manual.mapping_files import parse_mapping
 from firstdrift.matching.match import match_slices
 from firstdrift.matching.plan import MatchingRules, Origin, SlicePlan
 from firstdrift.model.slice import Slice

@@ -6,13 +6,13 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from mapping_reading import read_mapping
 from messages import refuses
 
 from firstdrift.errors import SettingsError
 from firstdrift.exports.match_set_json import match_set_text
 from firstdrift.matching.manual.edits import Edit, EditKind, MatchSetFile, match
 from firstdrift.matching.manual.mapping import MappingKind
-from firstdrift.matching.manual.mapping_files import read_mapping
 from firstdrift.matching.manual.match_set_file import parse_matches, read_matches
 
 MAPPINGS = Path(__file__).parents[2] / "mappings"

@@ -1,0 +1,81 @@
+"""In what order the elements lie that linear modules hold and give, and what confirms it.
+
+golden   q_proj.weight [64, 48]   output.0 [2, 9, 64]      the rows of the weight by halves
+target   q_proj.weight [64, 48]   output.0 [2, 9, 64]      the halves taking turns: so does what it gives
+
+Values tell the order once they are read. What a module gives lies as its weight does, its weight as those
+of the same module in the layers beside it; without saved weights what it gives lies as there. What lies
+otherwise than its witnesses is faulty.
+"""
+
+import re
+from collections.abc import Container, Iterable, Sequence
+from typing import Final
+
+from msgspec.structs import replace
+
+from firstdrift.groups import grouped
+from firstdrift.matching.implementations.thresholds import MOST_WITNESSES, TWO_PARTS
+from firstdrift.matching.plan import Joining, TensorPair
+from firstdrift.model.tensor import Role, TensorRecord
+
+_NUMBER: Final = re.compile(r"\d+")
+
+
+def with_order_of_weights(pairs: Sequence[TensorPair]) -> list[TensorPair]:
+    """Let what two linear modules give lie in another order, where their weights do."""
+    weight = next((pair for pair in pairs if _is_weight(pair) and _is_read(pair)), None)
+    if weight is None:
+        return list(pairs)
+    witnesses = weight.golden, weight.target
+    return [pair if pair is weight else _in_order(pair, witnesses) for pair in pairs]
+
+
+def with_order_of_layers(pairs: Sequence[TensorPair], matches: Container[int]) -> list[TensorPair]:
+    """Let weights of linear modules, and what they give without, lie in another order, as in layers beside.
+
+    What stands in no layers, as the weight of a head, has no other witness than itself.
+    """
+    settled = list(pairs)
+    unsettled = (at for at, pair in enumerate(pairs) if pair.match in matches and _is_open(pair))
+    for layers in grouped(unsettled, lambda at: _place(pairs[at])).values():
+        for place, at in enumerate(layers):
+            beside = (*layers[:place][-1:], *layers[place + 1 :])[:MOST_WITNESSES]
+            settled[at] = _as_in(pairs[at], [pairs[other] for other in beside])
+    return settled
+
+
+def _as_in(pair: TensorPair, beside: Iterable[TensorPair]) -> TensorPair:
+    """Return a pair in whatever order those of the layers beside it confirm; a weight without, in any."""
+    witnesses = [record for other in beside for record in (other.golden, other.target)]
+    return _in_order(pair, witnesses) if witnesses or _is_weight(pair) else pair
+
+
+def _is_open(pair: TensorPair) -> bool:
+    return pair.joining is not Joining.REARRANGED and _is_read(pair)
+
+
+def _is_weight(pair: TensorPair) -> bool:
+    return pair.golden.role is Role.PARAMETER and len(pair.golden.shape or ()) == TWO_PARTS
+
+
+def _is_read(pair: TensorPair) -> bool:
+    """Tell whether the values of what may lie in another order were saved: results, weights and biases."""
+    sides = pair.golden, pair.target
+    are_read = all(
+        side.location is not None and side.shards is None and side.problem is None for side in sides
+    )
+    return are_read and pair.golden.role in (Role.OUTPUT, Role.PARAMETER)
+
+
+def _in_order(pair: TensorPair, witnesses: Iterable[TensorRecord]) -> TensorPair:
+    """Return a pair in whatever order the witnesses confirm; without any its own values do."""
+    if not _is_read(pair):
+        return pair
+    return replace(pair, golden_parts=(pair.golden, *witnesses), joining=Joining.REARRANGED)
+
+
+def _place(pair: TensorPair) -> tuple[str, ...]:
+    """Return where a pair lies, the same for all layers."""
+    nodes = (_NUMBER.sub("", node) for node in (pair.golden_node, pair.target_node))
+    return *nodes, pair.golden.label, pair.target.label

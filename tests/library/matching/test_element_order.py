@@ -1,0 +1,112 @@
+"""What lies in another order than its weight, or than in the layers beside it, is a fault and stays one."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from firstdrift.comparison.stages import measure_pairs
+from firstdrift.matching.implementations.element_order import with_order_of_layers
+from firstdrift.matching.implementations.pair_tensors import pairer_of
+from firstdrift.matching.plan import SlicePlan
+from firstdrift.matching.tensors import TensorPairing
+from firstdrift.matching.tree import build_tree
+from firstdrift.model.node import Direction, Node, NodeKind
+from firstdrift.model.slice import Coordinates, Slice, SliceListing
+from firstdrift.model.tensor import DataLocation, Role, TensorRecord
+
+LAYERS, TOKENS, HEADS, HEAD, TAKEN = 3, 5, 3, 8, 16
+ALL = frozenset(range(LAYERS))
+NONE: frozenset[int] = frozenset()
+LISTING = SliceListing(Coordinates(), Path("made"))
+
+
+def turned(array: np.ndarray) -> np.ndarray:
+    """Let the halves of each head take turns along the last dimension."""
+    heads = array.reshape(*array.shape[:-1], HEADS, 2, HEAD // 2)
+    return heads.swapaxes(-1, -2).reshape(array.shape)
+
+
+def saved(folder: Path, role: Role, key: str, array: np.ndarray) -> TensorRecord:
+    file = folder / f"{len(list(folder.iterdir()))}.npy"
+    np.save(file, array)
+    return TensorRecord(role, key, "float32", array.shape, location=DataLocation(file, "npy"))
+
+
+def run(
+    folder: Path, name: str, *, weights: frozenset[int], outputs: frozenset[int], has_weights: bool
+) -> Slice:
+    """Save a run of one linear module a layer, in some of which weights or outputs lie in turns."""
+    nodes = []
+    for at in range(LAYERS):
+        dice = np.random.default_rng(at)
+        taken = dice.normal(size=(TOKENS, TAKEN)).astype("float32")
+        weight = dice.normal(size=(HEADS * HEAD, TAKEN)).astype("float32")
+        given = taken @ weight.T
+        tensors = [
+            saved(folder, Role.INPUT, "0", taken),
+            saved(folder, Role.OUTPUT, "0", turned(given) if at in outputs else given),
+        ]
+        if has_weights:
+            laid = turned(weight.T).T if at in weights else weight
+            tensors.append(saved(folder, Role.PARAMETER, "weight", laid))
+        path = f"layers.{at}.{name}"
+        nodes.append(
+            Node(path, path, NodeKind.MODULE, "Linear", Direction.FORWARD, 0, at, None, tuple(tensors))
+        )
+    return Slice(LISTING, tuple(nodes))
+
+
+@pytest.mark.parametrize(
+    ("weights", "outputs", "has_weights", "differing"),
+    [
+        pytest.param(ALL, ALL, True, set(), id="as-the-weights-do"),
+        pytest.param(NONE, frozenset({1}), True, {"layers.1.wq output.0"}, id="one-output-turned-by-a-fault"),
+        pytest.param(NONE, ALL, True, {f"layers.{at}.wq output.0" for at in ALL}, id="all-turned-by-a-fault"),
+        pytest.param(frozenset({1}), NONE, True, {"layers.1.wq parameter.weight"}, id="one-weight-turned"),
+        pytest.param(NONE, ALL, False, set(), id="without-weights-as-all-layers-do"),
+        pytest.param(NONE, frozenset({1}), False, {"layers.1.wq output.0"}, id="without-weights-as-no-other"),
+        pytest.param(NONE, frozenset({0, 1}), False, set(), id="without-weights-as-the-layer-beside"),
+        pytest.param(NONE, NONE, True, set(), id="as-it-is"),
+    ],
+)
+def test_an_order_holds_only_where_a_witness_confirms_it(
+    tmp_path: Path,
+    weights: frozenset[int],
+    outputs: frozenset[int],
+    has_weights: bool,
+    differing: set[str],
+) -> None:
+    golden = run(tmp_path, "q_proj", weights=NONE, outputs=NONE, has_weights=has_weights)
+    target = run(tmp_path, "wq", weights=weights, outputs=outputs, has_weights=has_weights)
+    pairer, tensors = pairer_of(build_tree(golden), build_tree(target)), TensorPairing()
+    for row, nodes in enumerate(zip(golden.nodes, target.nodes, strict=True)):
+        pairer.pair(tensors, row, *nodes)
+    pairs = tuple(with_order_of_layers(tensors.pairs, pairer.linear))
+    assert len(pairs) == LAYERS * (2 + has_weights)
+    measured = measure_pairs(SlicePlan(LISTING, LISTING, (), pairs, (), ()), 0, len(pairs))
+    found = {
+        f"{pair.target_node} {pair.target.label}"
+        for pair, one in zip(pairs, measured, strict=True)
+        if one.errors is not None and one.errors.relative_l2 > 1e-3
+    }
+    assert all(one.errors is not None for one in measured)
+    assert found == differing
+
+
+def test_a_weight_that_stands_in_no_layers_tells_its_order_itself(tmp_path: Path) -> None:
+    weight = np.random.default_rng(0).normal(size=(TAKEN, HEADS * HEAD)).astype("float32")
+    nodes = [
+        Node(name, name, NodeKind.MODULE, "Linear", Direction.FORWARD, 0, 0, None, (record,))
+        for name, record in (
+            ("head", saved(tmp_path, Role.PARAMETER, "weight", weight.T)),
+            ("output", saved(tmp_path, Role.PARAMETER, "weight", turned(weight).T)),
+        )
+    ]
+    sides = [Slice(LISTING, (node,)) for node in nodes]
+    pairer, tensors = pairer_of(*map(build_tree, sides)), TensorPairing()
+    pairer.pair(tensors, 0, *nodes)
+    pairs = tuple(with_order_of_layers(tensors.pairs, pairer.linear))
+    (measured,) = measure_pairs(SlicePlan(LISTING, LISTING, (), pairs, (), ()), 0, 1)
+    assert measured.errors is not None
+    assert measured.errors.relative_l2 == 0.0

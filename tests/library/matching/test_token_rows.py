@@ -1,0 +1,140 @@
+"""Rows are compared by their tokens where one run was padded and the other was not, or was so elsewhere."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from firstdrift.comparison.stages import measure_pairs
+from firstdrift.dumps.storage.tensor_data import load_tensor
+from firstdrift.dumps.storage.views import ROWS
+from firstdrift.errors import TensorUnreadableError
+from firstdrift.matching.implementations.pair_tensors import pairer_of
+from firstdrift.matching.implementations.token_rows import common_rows, say_rows
+from firstdrift.matching.plan import SlicePlan
+from firstdrift.matching.tensors import TensorPairing
+from firstdrift.matching.tree import build_tree
+from firstdrift.model.node import Direction, Node, NodeKind
+from firstdrift.model.slice import Coordinates, Slice, SliceListing
+from firstdrift.model.tensor import DataLocation, Role, Statistics, TensorRecord, ViewStep
+
+LISTING = SliceListing(Coordinates(), Path("made"))
+WIDTH = 4
+
+FLAT = [5, 7, 9, 4, 6]
+LEFT = [[5, 7, 9], [0, 4, 6]]
+RIGHT = [[5, 7, 9], [4, 6, 0]]
+LEFT_MASK, RIGHT_MASK = [[1, 1, 1], [0, 1, 1]], [[1, 1, 1], [1, 1, 0]]
+REAL_ZERO = [[5, 0, 9], [0, 4, 6]]
+
+
+def saved(folder: Path, role: Role, key: str, array: np.ndarray) -> TensorRecord:
+    file = folder / f"{len(list(folder.iterdir()))}.npy"
+    np.save(file, array)
+    told = Statistics(float(array.max()), float(array.min()), float(array.mean()), 1.0)
+    return TensorRecord(role, key, str(array.dtype), array.shape, told, location=DataLocation(file, "npy"))
+
+
+def run(folder: Path, ids: list[list[int]] | list[int], mask: list[list[int]] | None = None) -> Slice:
+    """Save a run that looks its tokens up, and the logits that it gives; each row is told by its token."""
+    words = np.array(ids)
+    given = words[..., None] * np.ones(WIDTH, "float32") / 8
+    taken = [saved(folder, Role.INPUT, "0", words)]
+    if mask is not None:
+        taken.append(saved(folder, Role.INPUT, "attention_mask", np.array(mask)))
+    nodes = [
+        Node(name, name, NodeKind.MODULE, class_name, Direction.FORWARD, 0, at, None, tuple(tensors))
+        for at, (name, class_name, tensors) in enumerate(
+            [
+                ("embed_tokens", "Embedding", [*taken, saved(folder, Role.OUTPUT, "0", given)]),
+                ("norm", "RMSNorm", [saved(folder, Role.INPUT, "0", given)]),
+                ("lm_head", "Linear", [saved(folder, Role.OUTPUT, "0", given)]),
+            ]
+        )
+    ]
+    return Slice(LISTING, tuple(nodes))
+
+
+PAIRS = [(at, at) for at in range(3)]
+
+
+@pytest.mark.parametrize(
+    ("golden", "target"),
+    [
+        pytest.param((LEFT, LEFT_MASK), (FLAT, None), id="an-engine-drops-padding"),
+        pytest.param((FLAT, None), (RIGHT, RIGHT_MASK), id="the-other-way-round"),
+        pytest.param((LEFT, None), (FLAT, None), id="the-token-of-padding-tells-without-a-mask"),
+        pytest.param((LEFT, LEFT_MASK), (RIGHT, RIGHT_MASK), id="padded-on-other-sides"),
+        pytest.param((REAL_ZERO, LEFT_MASK), ([5, 0, 9, 4, 6], None), id="a-mask-tells-a-real-word"),
+    ],
+)
+def test_the_rows_of_the_tokens_that_both_have_are_compared(
+    tmp_path: Path,
+    golden: tuple[list[list[int]], list[list[int]] | None],
+    target: tuple[list[list[int]], list[list[int]] | None],
+) -> None:
+    sides = run(tmp_path, *golden).nodes, run(tmp_path, *target).nodes
+    rows = common_rows(sides, PAIRS)
+    assert rows is not None
+    seen = rows[0].see(sides[0]), rows[1].see(sides[1])
+    for first, second in zip(*seen, strict=True):
+        for one, other in zip(first.tensors[-1:], second.tensors[-1:], strict=True):
+            assert one.location is not None
+            assert other.location is not None
+            assert np.array_equal(load_tensor(one.location), load_tensor(other.location))
+            assert one.shape == load_tensor(one.location).shape
+
+
+@pytest.mark.parametrize(
+    ("golden", "target"),
+    [
+        pytest.param((LEFT, LEFT_MASK), (LEFT, LEFT_MASK), id="the-same-rows"),
+        pytest.param((LEFT, LEFT_MASK), ([5, 7, 9, 4, 8], None), id="another-token"),
+        pytest.param((LEFT, LEFT_MASK), ([4, 6, 5, 7, 9], None), id="sequences-in-another-order"),
+        pytest.param(([[5, 0, 9], [1, 4, 6]], [[1, 0, 1], [0, 1, 1]]), ([5, 9, 4, 6], None), id="holes"),
+    ],
+)
+def test_nothing_is_left_out_unless_the_tokens_prove_it(
+    tmp_path: Path,
+    golden: tuple[list[list[int]], list[list[int]] | None],
+    target: tuple[list[list[int]], list[list[int]] | None],
+) -> None:
+    sides = run(tmp_path, *golden).nodes, run(tmp_path, *target).nodes
+    assert common_rows(sides, PAIRS) is None
+
+
+@pytest.mark.parametrize(
+    ("logits_of", "fault", "found"), [("all", 0.5, True), ("last", 0.5, True), ("last", 0, False)]
+)
+def test_a_fault_in_a_row_that_is_compared_is_seen(
+    tmp_path: Path, logits_of: str, fault: float, found: bool
+) -> None:
+    """An engine gives logits of the last tokens alone: the padded run has them at the ends of its rows."""
+    golden, target = run(tmp_path, RIGHT, RIGHT_MASK), run(tmp_path, FLAT)
+    tokens = np.array(FLAT if logits_of == "all" else [9, 6])
+    logits = tokens[:, None] * np.ones(WIDTH, "float32") / 8
+    logits[-1, 0] += fault
+    head = target.nodes[-1].__class__(
+        "lm_head", "lm_head", NodeKind.MODULE, "Linear", Direction.FORWARD, 0, 2, None,
+        (saved(tmp_path, Role.OUTPUT, "0", logits),),
+    )  # fmt: skip
+    sides = golden.nodes, (*target.nodes[:-1], head)
+    rows = common_rows(sides, PAIRS)
+    assert rows is not None
+    seen = rows[0].see(sides[0]), rows[1].see(sides[1])
+    tensors = TensorPairing()
+    pairer_of(build_tree(golden), build_tree(target)).pair(tensors, 0, seen[0][-1], seen[1][-1])
+    pairs = tuple(map(say_rows, tensors.pairs))
+    assert [said.id for said in pairs[0].transform][:1] == ["matching.transform.rows_of_tokens"]
+    assert pairs[0].golden.statistics is None
+    (measured,) = measure_pairs(SlicePlan(LISTING, LISTING, (), pairs, (), ()), 0, 1)
+    assert measured.errors is not None
+    assert (measured.errors.relative_l2 > 0) is found
+
+
+def test_rows_that_are_not_there_are_said_to_be_missing(tmp_path: Path) -> None:
+    record = saved(tmp_path, Role.OUTPUT, "0", np.ones((4, 2), "float32"))
+    assert record.location is not None
+    location = DataLocation(record.location.file, "npy", view=(ViewStep(ROWS, (2, 3)),))
+    with pytest.raises(TensorUnreadableError):
+        load_tensor(location)
