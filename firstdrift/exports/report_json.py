@@ -10,7 +10,14 @@ from firstdrift.comparison.report import DumpSummary, Report
 from firstdrift.matching.plan import TensorPair
 from firstdrift.model.slice import Coordinates, Problem
 from firstdrift.verdict.confidence import Confidence
-from firstdrift.verdict.judgement import Counts, Finding, Findings, InputDifference, Overflow
+from firstdrift.verdict.judgement import (
+    Counts,
+    Finding,
+    Findings,
+    InputDifference,
+    Overflow,
+    SystematicDifference,
+)
 from firstdrift.wording.message import Message
 
 if TYPE_CHECKING:
@@ -72,8 +79,14 @@ def comparison_object(
         "suspects": list(map(finding_object, findings.suspects)),
         "overflow": list(map(overflow_object, findings.overflow)),
         "unlike": findings.unlike,
+        "systematic": list(map(_systematic_object, findings.systematic)),
         "seconds": dict(seconds),
     }
+
+
+def _systematic_object(difference: SystematicDifference) -> dict[str, Any]:
+    said = {"rule": difference.rule, "reason": difference.reason, "is_fault": difference.is_fault}
+    return coordinates_object(difference.coordinates) | said
 
 
 def _input_object(difference: InputDifference) -> dict[str, Any]:

@@ -80,7 +80,7 @@ def tone(comparison: Comparison) -> str:
 def worst_of(comparison: Comparison, findings: Findings) -> Verdict:
     """Say how a comparison came out as a whole."""
     counts = comparison.counts
-    if findings.first_bad_token is not None or findings.first_bad_node is not None:
+    if findings.has_fault:
         return Verdict.ERROR
     if findings.unlike is not None:
         return Verdict.INCOMPARABLE
