@@ -147,6 +147,9 @@ def alone(_: Any) -> Any:  # noqa: ANN401
 
 def dump(built: Built, wanted: Wanted, setting: Setting, folder: Path) -> None:
     """Run a model, and leave its dump in a folder."""
+    if setting.coarse:  # before msprobe wraps operators: what they are given is recorded as it was
+        multiply_coarsely()
+        setting = setting.but(coarse=False)
     if wanted.level in MSIT:
         _dump_like_msit(built, wanted, setting, folder)
     else:

@@ -153,12 +153,18 @@ LEAST_WEIGHTS: Final = FixedThreshold(
 )
 NEARLY_ALL: Final = FixedThreshold(
     0.8,
-    "of the weights, or of the dropouts",
+    "of the weights",
     "If so many have a difference, it is said once: an embedding or a head is often left out.",
     "Systematic differences",
 )
 LEAST_DROPOUTS: Final = FixedThreshold(
     2, "dropouts", "One alone that is on is a place to look at.", "Systematic differences"
+)
+UNKNOWN_LEVEL: Final = FixedThreshold(
+    1,
+    "relative error",
+    "What statistics of weights that were replaced say of their outputs: nothing, however far off these are.",
+    "Systematic differences",
 )
 BITS_LEFT: Final = FixedThreshold(
     4,

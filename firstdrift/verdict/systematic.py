@@ -27,6 +27,7 @@ from firstdrift.verdict.fixed_thresholds import (
     LEAST_WEIGHTS,
     NEARLY_ALL,
     STATISTICS_ROUNDING,
+    UNKNOWN_LEVEL,
 )
 from firstdrift.verdict.pair_error import PairError
 from firstdrift.verdict.rule import Rule
@@ -34,8 +35,6 @@ from firstdrift.wording.message import Message
 
 _PLACE: Final = "Systematic differences"
 _SAME: Final = STATISTICS_ROUNDING.value * UNIT_ROUNDOFF["float32"]
-_UNBOUNDED: Final = 1.0
-"""The level of differences whose size is not known: 32 times as much is more than any error."""
 
 
 class SystematicRule(Rule, frozen=True, kw_only=True):
@@ -228,7 +227,7 @@ def _fits(steps: float, bits: int) -> bool:
 
 
 def _of_eight_bits(weight: Weight) -> float:
-    return (_largest_over_rms(weight.measured.golden) or _UNBOUNDED) / (127.0 * math.sqrt(12.0))
+    return (_largest_over_rms(weight.measured.golden) or UNKNOWN_LEVEL.value) / (127.0 * math.sqrt(12.0))
 
 
 def _largest_over_rms(side: SideSummary | None) -> float | None:
@@ -268,7 +267,7 @@ def _scale(measured: Measurement) -> float | None:
 
 def _replaced(among: _Among) -> SystematicWeights:
     having = among.differing
-    level = _middle(having) if _are_exact(having) else _UNBOUNDED
+    level = _middle(having) if _are_exact(having) else UNKNOWN_LEVEL.value
     return _found(REPLACED, Message.of("systematic.replaced", **among.amount(having)), level, having)
 
 
@@ -308,16 +307,19 @@ class Dropout(NamedTuple):
 
 
 def in_dropouts(dropouts: Sequence[Dropout]) -> Message | None:
-    """Say how all dropouts of a slice differ; None where they agree, or one alone is otherwise."""
-    least = max(LEAST_DROPOUTS.value, NEARLY_ALL.value * len(dropouts))
+    """Say how the dropouts of a slice differ; None where they agree, or one alone is otherwise.
+
+    Some have a probability of 0, and are off at all times.
+    """
+    least, known = LEAST_DROPOUTS.value, len(dropouts)
     golden = sum(one.golden_drops for one in dropouts)
     target = sum(one.target_drops for one in dropouts)
     if target >= least and not golden:
-        return Message.of("systematic.dropout_target", count=target)
+        return Message.of("systematic.dropout_target", count=target, known=known)
     if golden >= least and not target:
-        return Message.of("systematic.dropout_golden", count=golden)
+        return Message.of("systematic.dropout_golden", count=golden, known=known)
     if min(golden, target) >= least and any(one.drew_otherwise for one in dropouts):
-        return Message.of("systematic.dropout_both", count=target)
+        return Message.of("systematic.dropout_both", count=target, known=known)
     return None
 
 

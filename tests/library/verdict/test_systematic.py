@@ -188,9 +188,13 @@ def with_dropouts(golden: Sequence[int | None], target: Sequence[int | None]) ->
 @pytest.mark.parametrize(
     ("golden", "target", "words"),
     [
-        pytest.param([None] * 3, [1, 2, 3], "on in the target, and not in golden (3 places)", id="target"),
-        pytest.param([1, 2, 3], [None] * 3, "on in golden, and not in the target (3 places)", id="golden"),
-        pytest.param([1, 2, 3], [4, 5, 6], "drew other numbers in the two runs (3 places)", id="both"),
+        pytest.param(
+            [None] * 3, [1, 2, 3], "on in the target, and not in golden (3 of 3 places)", id="target"
+        ),
+        pytest.param(
+            [1, 2, 3], [None] * 3, "on in golden, and not in the target (3 of 3 places)", id="golden"
+        ),
+        pytest.param([1, 2, 3], [4, 5, 6], "drew other numbers in the two runs (3 of 3 places)", id="both"),
     ],
 )
 def test_dropout_is_said_once(golden: list[int | None], target: list[int | None], words: str) -> None:
