@@ -192,6 +192,14 @@ def forward_case() -> Case:
 
 EXPLAINED |= {"operands": (is_sum_case(), 0.3), "forward": (forward_case(), 0.4)}
 
+
+def test_gradients_of_what_was_given_other_numbers_are_bound_to_differ() -> None:
+    made = forward_case()
+    made.evidence.errors[1].integer_input_pair = INPUT  # type: ignore[index]
+    explain(made)
+    assert (made.explained, made.explanation) == (math.inf, "other_numbers")
+
+
 TIMES: dict[str, tuple[Case, float]] = {
     "bounded_sum": (is_sum_case(MeasurementKind.DATA), 3.0),
     "few_elements": (case("mul", input=0.0, output=1.0, output_side=SideSummary(4, 1.0, 1.0, 1.0, 1.0)), 6.0),
