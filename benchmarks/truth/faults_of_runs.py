@@ -10,6 +10,8 @@ from torch import nn
 @fault(*TRAINING)
 def frozen(site: Site) -> Truth:
     """One weight is not trained."""
+    if site.level == "L1":  # of which no gradient of a weight is recorded
+        raise NotHereError
     name, module = site.linear()
     weight_of(module).requires_grad_(False)  # noqa: FBT003
     return Truth(name, SHAPED, backward=True)
