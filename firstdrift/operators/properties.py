@@ -92,8 +92,9 @@ def fills(type_name: str) -> bool:
 
 
 def is_dropout(type_name: str) -> bool:
-    """Tell whether what is called leaves out numbers by chance."""
-    return any(entry.drops for entry in operators_named(snake_case(last_part(type_name))))
+    """Tell whether what is called leaves out numbers by chance, and does nothing else that its name says."""
+    named = operators_named(snake_case(last_part(type_name)))
+    return bool(named) and all(entry.drops for entry in named)
 
 
 def is_received(type_name: str) -> bool:

@@ -13,6 +13,7 @@ from firstdrift.operators.properties import is_dropout
 from firstdrift.verdict.classify import Classification
 from firstdrift.verdict.evidence import Evidence
 from firstdrift.verdict.judgement import NodeClass, SystematicDifference
+from firstdrift.verdict.row_errors import RowErrors
 from firstdrift.verdict.systematic import DROPOUT, PRODUCTS, Dropout, SystematicRule, drops, in_dropouts
 from firstdrift.verdict.tree import TreeRow
 from firstdrift.wording.message import Message
@@ -49,16 +50,20 @@ def dropouts_of(evidence: Evidence) -> list[Dropout]:
 
 def _dropout(evidence: Evidence, row: TreeRow) -> Dropout | None:
     error = evidence.errors[row.index]
-    given, gave = (next(evidence.pairs_of(error, role), None) for role in (Role.INPUT, Role.OUTPUT))
-    if row.match is None or row.direction is Direction.BACKWARD or given is None or gave is None:
+    given, gave = (list(_tensors(evidence, error, role)) for role in (Role.INPUT, Role.OUTPUT))
+    if row.match is None or row.direction is Direction.BACKWARD or len(given) != 1 or not gave:
         return None
-    before, after = evidence.measurements[given], evidence.measurements[gave]
+    before, after = evidence.measurements[given[0]], evidence.measurements[gave[0]]
     golden, target = drops(before.golden, after.golden), drops(before.target, after.target)
     if golden is None or target is None:
         return None
     least = evidence.limits.floor * (error.roundoff or evidence.limits.roundoff_float32)
     drew_otherwise = (error.input or 0.0) <= least < (error.output or 0.0)
     return Dropout(row.index, golden, target, drew_otherwise)
+
+
+def _tensors(evidence: Evidence, error: RowErrors, role: Role) -> Iterator[int]:
+    return (at for at in evidence.pairs_of(error, role) if evidence.plan.pairs[at].target.is_tensor)
 
 
 def beside(

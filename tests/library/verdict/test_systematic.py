@@ -12,6 +12,7 @@ from library.verdict.made_slices import Array, Call, Judged, judge, make, values
 
 from firstdrift.metrics.measurement import Measurement, MeasurementKind, SideSummary
 from firstdrift.model.slice import Coordinates
+from firstdrift.operators.properties import is_dropout
 from firstdrift.verdict.findings import conclude, judge_after
 from firstdrift.verdict.judgement import NodeClass, SliceJudgement
 from firstdrift.verdict.systematic import _FORMATS, Weight, _Format, in_weights
@@ -210,6 +211,29 @@ def test_the_same_seed_is_no_difference_and_one_dropout_is_a_place() -> None:
     assert rules(with_dropouts([1, 2, 3], [1, 2, 3]).said) == []
     one = with_dropouts([None] * 3, [None, 2, None])
     assert (rules(one.said), one.first.target) == ([], "Module.layers.1.dropout.Dropout.forward.0")
+
+
+def test_what_is_given_two_tensors_is_no_dropout() -> None:
+    one, other = values_of("words"), values_of("residual")
+    calls = [
+        Call(
+            f"Functional.dropout_add.{at}.forward",
+            None,
+            [(one, one), (other, other)],
+            [(one + other, dropped(one, at) + other)],
+        )
+        for at in range(3)
+    ]
+    judged = judge(*calls)
+    assert (rules(judged.said), len(judged.origins)) == ([], 3)
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [("Dropout", True), ("Functional.dropout", True), ("StableDropout", True), ("dropout_layer_norm", False)],
+)
+def test_a_dropout_does_nothing_else(name: str, *, expected: bool) -> None:
+    assert is_dropout(name) is expected
 
 
 NUMBERS = st.floats(2.0**-20, 2.0**15, width=32) | st.floats(-(2.0**15), -(2.0**-20), width=32)
