@@ -139,6 +139,13 @@ def _forward(case: Case) -> float:
     return partner.worst if partner else 0.0
 
 
+def _may_be_reached_by_more(case: Case) -> bool:
+    """Tell whether more than what it was given reaches a backward row: else its own error model says all."""
+    pair = case.error.output_pair
+    is_exact = pair is not None and case.evidence.measurements[pair].kind is MeasurementKind.DATA
+    return not (is_exact and is_bounded(case))
+
+
 def _size(case: Case) -> int | None:
     pair = case.error.output_pair
     summary = case.evidence.measurements[pair].golden if pair is not None else None
