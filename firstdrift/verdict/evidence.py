@@ -453,9 +453,7 @@ def _scope(holds: Sequence[bool]) -> Scope:
     """Return what kind of row one is: of gradients, or whatever else holds."""
     kinds = (Scope.INPUT, Scope.UNRECORDED, Scope.BACKWARD, Scope.CHOICE)
     is_gradient, *others = holds
-    if is_gradient:
-        return Scope.GRADIENT
-    return reduce(or_, compress(kinds, others), Scope.ACTIVATION)
+    return Scope.GRADIENT if is_gradient else reduce(or_, compress(kinds, others), Scope.ACTIVATION)
 
 
 _SCOPES = {holds: _scope(holds) for holds in product((False, True), repeat=5)}
@@ -482,6 +480,8 @@ def _excess(evidence: Evidence, pair: int, roundoff: float) -> float:
     trained = explained_by_training(evidence, pair)
     # Training moves whole tensors by so much, and single rows by more.
     whole = measured.errors.relative_l2 if trained and measured.errors is not None else error.value
+    # What all others have is no excuse for another difference.
+    roundoff = max(error.roundoff, evidence.stored) if evidence.systematic_weights else roundoff
     rounding = evidence.limits.parameter_floor * roundoff
     if measured.kind is MeasurementKind.STATISTICS:  # which are rounded as well, each by itself
         rounding = max(2.0 * rounding, STATISTICS_ROUNDING.value * evidence.limits.roundoff_float32)

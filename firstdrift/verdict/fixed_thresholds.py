@@ -160,6 +160,12 @@ NEARLY_ALL: Final = FixedThreshold(
 LEAST_DROPOUTS: Final = FixedThreshold(
     2, "dropouts", "One alone that is on is a place to look at.", "Systematic differences"
 )
+BEYOND_LEVEL: Final = FixedThreshold(
+    4,
+    "times the level",
+    "A weight that is further off differs otherwise: rounding is off by at most 2 in a row, scales by 4.",
+    "Systematic differences",
+)
 UNKNOWN_LEVEL: Final = FixedThreshold(
     1,
     "relative error",

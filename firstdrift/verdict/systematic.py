@@ -22,6 +22,7 @@ from firstdrift.matching.plan import SlicePlan, TensorPair
 from firstdrift.metrics.measurement import Measurement, SideSummary
 from firstdrift.model.tensor import UNIT_ROUNDOFF
 from firstdrift.verdict.fixed_thresholds import (
+    BEYOND_LEVEL,
     BITS_LEFT,
     LEAST_DROPOUTS,
     LEAST_WEIGHTS,
@@ -179,10 +180,11 @@ def _rounded(among: _Among) -> SystematicWeights | None:
     """Look for a format: rounding keeps order, so it rounds the largest and the smallest element as well."""
     for one in _FORMATS:
         for side in ("target", "golden"):
-            having = [weight for weight in among.differing if _is_rounded(weight, one, side)]
+            fitting = [weight for weight in among.differing if _is_rounded(weight, one, side)]
+            having = [weight for weight in fitting if _has_other_ends(weight)]
             if among.nearly_all(having):
                 said = Message.of(f"systematic.rounded_{side}", dtype=one.name, **among.amount(having))
-                return _found(ROUNDED, said, max(UNIT_ROUNDOFF[one.name], _middle(having)), having)
+                return _found(ROUNDED, said, max(UNIT_ROUNDOFF[one.name], _middle(having)), fitting)
     return None
 
 
@@ -190,8 +192,11 @@ def _is_rounded(weight: Weight, to: _Format, side: str) -> bool:
     ends = _ends(weight.measured)
     if side == "golden":
         ends = [(target, golden) for golden, target in ends]
-    changed = any(abs(one - other) > _SAME * abs(one) for one, other in ends)
-    return changed and all(abs(to.nearest(one) - other) <= _SAME * abs(one) for one, other in ends)
+    return bool(ends) and all(abs(to.nearest(one) - other) <= _SAME * abs(one) for one, other in ends)
+
+
+def _has_other_ends(weight: Weight) -> bool:
+    return any(abs(one - other) > _SAME * abs(one) for one, other in _ends(weight.measured))
 
 
 def _quantised(among: _Among) -> SystematicWeights | None:
@@ -272,7 +277,8 @@ def _replaced(among: _Among) -> SystematicWeights:
 
 
 def _found(rule: SystematicRule, said: Message, level: float, having: Sequence[Weight]) -> SystematicWeights:
-    return SystematicWeights(rule, said, level, frozenset(weight.pair for weight in having))
+    most = math.inf if rule is REPLACED else BEYOND_LEVEL.value * level
+    return SystematicWeights(rule, said, level, frozenset(one.pair for one in having if one.error <= most))
 
 
 def _are_exact(weights: Sequence[Weight]) -> bool:

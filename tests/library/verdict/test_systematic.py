@@ -121,6 +121,19 @@ def test_a_weight_that_differs_otherwise_is_named() -> None:
     assert judged.first.node_class is NodeClass.WEIGHTS_DIFFER
 
 
+def test_a_weight_that_is_much_further_off_is_named_where_its_largest_element_is_kept() -> None:
+    def spoilt(weight: Array) -> Array:
+        other = to_bits(8)(weight)
+        row = 0 if np.abs(weight).max() > np.abs(weight[0]).max() else 1
+        other[row] = -other[row]
+        return other
+
+    judged = judge(*network(to_bits(8), but={2: spoilt}))
+    assert rules(judged.said) == ["quantised"]
+    assert judged.first.target == "Module.layers.2.Linear.forward.0"
+    assert judged.first.node_class is NodeClass.WEIGHTS_DIFFER
+
+
 def test_a_few_weights_are_no_difference_of_the_whole_run() -> None:
     same: Change = lambda weight: weight  # noqa: E731
     judged = judge(*network(to_bfloat16, but={0: same, 1: same}))
