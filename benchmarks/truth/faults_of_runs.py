@@ -4,11 +4,14 @@ from typing import Any
 
 from planting import SHAPED, SOURCE, WEIGHTS, NotHereError, Site, Truth
 from table_of_faults import TRAINING, fault, weight_of
+from torch import nn
 
 
 @fault(*TRAINING)
 def frozen(site: Site) -> Truth:
     """One weight is not trained."""
+    if site.level == "L1":  # of which no gradient of a weight is recorded
+        raise NotHereError
     name, module = site.linear()
     weight_of(module).requires_grad_(False)  # noqa: FBT003
     return Truth(name, SHAPED, backward=True)
@@ -36,6 +39,20 @@ def wrong_ids(site: Site) -> Truth:
 
     site.setting.batch = other
     return Truth(None, SOURCE, given=True)
+
+
+@fault(full_precision=True)
+def dropout_everywhere(site: Site) -> Truth:
+    """The target drops a tenth wherever the model has a dropout, as in training."""
+    dropouts = [
+        one for name, one in site.model.named_modules() if name in site.ran and type(one) is nn.Dropout
+    ]
+    if len(dropouts) < 2:
+        raise NotHereError
+    for dropout in dropouts:
+        dropout.p = 0.1
+        dropout.train()
+    return Truth(None, SOURCE, systematic="dropout")
 
 
 @fault("fwd", "train", "steps")

@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 import torch
 from planting import SHAPED, SOURCE, WEIGHTS, NotHereError, Site, Truth
+from rounding import change_weights, to_bfloat16, to_int8
 from table_of_faults import fault, weight_of
 from torch import Tensor, nn
 
@@ -161,27 +162,34 @@ def batch_statistics(site: Site) -> Truth:
     return Truth(name, (*SOURCE, *WEIGHTS))
 
 
-def _rounded_weights(site: Site, rounded: Callable[[Tensor], Tensor]) -> Truth:
-    with torch.no_grad():
-        for parameter in site.model.parameters():
-            if parameter.dim() > 1:
-                parameter.copy_(rounded(parameter))
-    return Truth(None, WEIGHTS, systematic=True)
+def _other_weights(site: Site, rule: str, other: Callable[[Tensor], Tensor]) -> Truth:
+    change_weights(site.model, other)
+    return Truth(None, WEIGHTS, systematic=rule)
 
 
 @fault(full_precision=True)
 def weights_bf16(site: Site) -> Truth:
     """Every weight was rounded to bfloat16."""
-    return _rounded_weights(site, lambda weight: weight.bfloat16().float())
+    return _other_weights(site, "rounded", to_bfloat16)
 
 
 @fault(full_precision=True)
 def weights_int8(site: Site) -> Truth:
     """Every weight was rounded to 8 bits, row by row."""
+    return _other_weights(site, "quantised", to_int8)
 
-    def rounded(weight: Tensor) -> Tensor:
-        unit = weight.flatten(1).abs().amax(1).clamp_min(1e-12) / 127
-        unit = unit.view(-1, *[1] * (weight.dim() - 1))
-        return (weight / unit).round() * unit
 
-    return _rounded_weights(site, rounded)
+@fault(full_precision=True)
+def weights_scaled(site: Site) -> Truth:
+    """Every weight is a quarter larger."""
+    return _other_weights(site, "scaled", lambda weight: 1.25 * weight)
+
+
+@fault(full_precision=True)
+def weights_other(site: Site) -> Truth:
+    """Another checkpoint was loaded: every weight is off by a tenth."""
+    return _other_weights(
+        site,
+        "replaced",
+        lambda weight: weight + 0.1 * weight.square().mean().sqrt() * torch.randn_like(weight),
+    )

@@ -75,6 +75,28 @@ def change_softmax(inside: nn.Module) -> list[bool]:
     return used
 
 
+def multiply_coarsely() -> None:
+    """Let products round what they multiply to TF32, of which the mantissa has 10 bits after the first."""
+
+    def coarse(given: Any) -> Any:  # noqa: ANN401
+        if not isinstance(given, Tensor) or given.dtype != torch.float32:
+            return given
+        large = RAW.mul(given, 2.0**13 + 1.0)  # after Dekker: the upper half of the mantissa is left
+        return RAW.sub(large, RAW.sub(large, given))
+
+    def around(original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+        return original(*map(coarse, args[:2]), *args[2:], **kwargs)
+
+    for place, name in (
+        (torch.nn.functional, "linear"),
+        (torch, "matmul"),
+        (torch, "bmm"),
+        (torch.Tensor, "matmul"),
+        (torch.Tensor, "__matmul__"),
+    ):
+        _replace(place, name, around)
+
+
 def sum_in_blocks() -> None:
     """Let products add up in another order: two halves of what is summed, one after the other."""
 

@@ -136,6 +136,7 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--out", type=Path)
     parser.add_argument("--healthy", type=int, default=45, help="how many of a hundred pairs are healthy")
     parser.add_argument("--lower", type=int, default=30, help="how many of a hundred faults are in 16 bits")
+    parser.add_argument("--rounded", type=int, default=0, help="how many of a hundred have rounded weights")
     parser.add_argument("--msit", type=int, default=0, help="how many of a hundred pairs are like msit's")
     parser.add_argument("--ranks", type=int, default=0, help="how many of a hundred pairs are of two ranks")
     parser.add_argument("--only-folds", type=int, nargs="*", default=[])
@@ -196,7 +197,7 @@ def _make_all(options: argparse.Namespace, named: list[str], log: Path) -> None:
     counted: dict[str, int] = {}
     began, made = time.monotonic(), 0
     with (options.out / "made.jsonl").open("a") as notes:
-        shares = Shares(options.healthy, options.lower, options.msit, options.ranks)
+        shares = Shares(options.healthy, options.lower, options.rounded, options.msit, options.ranks)
         for job in jobs(options.seed, named, options.kinds, shares, 1000 * options.seed):
             if made >= options.pairs or time.monotonic() - began > 60 * options.minutes:
                 break

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import torch
 from architectures import Built, output_of
-from kernels import Clock, sum_in_blocks
+from kernels import Clock, multiply_coarsely, sum_in_blocks
 from msit_layout import Parts, Recorder
 from setting import Setting, prepare
 from torch import Tensor
@@ -51,6 +51,8 @@ def run(
     model, batch = prepare(built.model, built.batch, setting)
     if setting.blocked:
         sum_in_blocks()
+    if setting.coarse:
+        multiply_coarsely()
     precision = torch.autocast("cpu", torch.bfloat16) if setting.autocast else contextlib.nullcontext()
     training = mode in {"train", "steps"}
     steps = _words(model, batch) if mode == "gen" else _batches(model, batch, STEPS if mode == "steps" else 1)
@@ -145,6 +147,9 @@ def alone(_: Any) -> Any:  # noqa: ANN401
 
 def dump(built: Built, wanted: Wanted, setting: Setting, folder: Path) -> None:
     """Run a model, and leave its dump in a folder."""
+    if setting.coarse:  # before msprobe wraps operators: what they are given is recorded as it was
+        multiply_coarsely()
+        setting = setting.but(coarse=False)
     if wanted.level in MSIT:
         _dump_like_msit(built, wanted, setting, folder)
     else:

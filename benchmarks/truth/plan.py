@@ -34,6 +34,8 @@ class Shares:
     healthy: int = 45
     lower: int = 30
     """Of faults that show in 16 bits, how many have a target in bf16 or fp16."""
+    rounded: int = 0
+    """Of the others of these, how many have a target whose weights were all rounded to bfloat16 or int8."""
     msit: int = 0
     ranks: int = 0
 
@@ -93,8 +95,10 @@ def _job(dice: Dice, architecture: Architecture, kind: str, number: int, shares:
     task, level = dice.one_of(_DUMPS)
     modes = _modes(architecture, kind)
     dtype = "fp32"
-    if kind in FAULTS and not FAULTS[kind].full_precision and dice.below(100) < shares.lower:
+    if _shows_in_16_bits(kind) and dice.below(100) < shares.lower:
         dtype = dice.one_of(("bf16", "fp16"))
+    elif shares.rounded and _shows_in_16_bits(kind) and dice.below(100) < shares.rounded:
+        dtype = dice.one_of(("wbf16", "wint8"))
     if not modes:
         return None
     mode = dice.one_of(modes)
@@ -108,6 +112,10 @@ def _job(dice: Dice, architecture: Architecture, kind: str, number: int, shares:
     lower = [dtype] if dtype != "fp32" else []
     name = ".".join([kind, architecture.name, mode, _SHORT[task], level, *lower, str(number)])
     return Job(name, kind, architecture.name, mode, task, level, dtype, kind in VARIATIONS, 1000 + number)
+
+
+def _shows_in_16_bits(kind: str) -> bool:
+    return kind in FAULTS and not FAULTS[kind].full_precision
 
 
 def _job_of_ranks(

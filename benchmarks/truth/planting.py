@@ -31,7 +31,8 @@ class Truth:
     also: tuple[str, ...] = ()
     given: bool = False
     """Whether the fault lies in what the model was given."""
-    systematic: bool = False
+    systematic: str = ""
+    """The rule of `verdict/systematic.py` that says it, if the whole run has it."""
     optimizer: bool = False
     ranks: tuple[int, ...] = ()
     """The ranks that have it."""

@@ -81,6 +81,7 @@ def answer_to(folder: str) -> Answer:
         input_ranks=tuple(one.coordinates.rank for one in found.input_differs),
         suspects=len(found.suspects),
         status=exit_status(report),
+        systematic=tuple(one.rule for one in found.systematic if one.is_fault),
         summary=text_of(found.summary),
     )
 
@@ -127,6 +128,7 @@ def scored(pair: Pair) -> dict[str, Any]:
         },
         "token": answer.token and {"target": answer.token.target, "token": answer.token.token},
         "inputs": answer.inputs,
+        "systematic": answer.systematic,
         "said": answer.summary,
         "seconds": round(time.perf_counter() - start, 2),
     }

@@ -34,6 +34,8 @@ class Answer:
     input_ranks: tuple[int | None, ...] = ()
     suspects: int = 0
     status: int = 0
+    systematic: tuple[str, ...] = ()
+    """Rules of faults that the whole run has."""
     summary: str = ""
 
 
@@ -50,10 +52,14 @@ class Score:
 def score(truth: Mapping[str, Any], answer: Answer) -> Score:
     """Hold an answer against the truth of its pair."""
     if truth["healthy"]:
-        quiet = answer.node is None and answer.token is None and not answer.inputs and not answer.suspects
+        said = answer.node or answer.token or answer.inputs or answer.suspects or answer.systematic
+        quiet = not said
         return Score(quiet, quiet, quiet, quiet)
     if truth.get("input"):
         return _score_of_input(truth, answer)
+    if truth.get("systematic"):
+        said = answer.node is None and _is_said(truth["systematic"], answer)
+        return Score(said, said, said, said)
     token, rank = _is_token(truth, answer), _is_rank(truth, answer)
     node = answer.node
     if node is None:
@@ -64,9 +70,12 @@ def score(truth: Mapping[str, Any], answer: Answer) -> Score:
     if truth.get("token") is not None and node.token != truth["token"]:
         return Score(found=False, cls=False, token=token, rank=rank)
     found = _is_place(truth, node)
-    if truth.get("systematic"):
-        found = allowed
     return Score(found, found and allowed, token, rank)
+
+
+def _is_said(rule: str | bool, answer: Answer) -> bool:
+    """Tell whether the answer says once what the whole run has; a sample of before does not tell by which."""
+    return bool(answer.systematic) if rule is True else f"systematic.{rule}" in answer.systematic
 
 
 def _score_of_input(truth: Mapping[str, Any], answer: Answer) -> Score:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import torch
+from rounding import change_weights, to_bfloat16, to_int8
 from torch import Tensor, nn
 
 DTYPES: Final = {
@@ -12,8 +13,20 @@ DTYPES: Final = {
     "bf16": torch.bfloat16,
     "fp16": torch.float16,
     "fp64": torch.float64,
+    "wbf16": torch.float32,
+    "wint8": torch.float32,
 }
-ROUNDOFF: Final = {"fp64": 2.0**-53, "fp32": 2.0**-24, "fp16": 2.0**-11, "bf16": 2.0**-8}
+"""By name; after "w" that of what every weight was rounded to, though the run computes in fp32."""
+
+ROUNDOFF: Final = {
+    "fp64": 2.0**-53,
+    "fp32": 2.0**-24,
+    "fp16": 2.0**-11,
+    "bf16": 2.0**-8,
+    "wbf16": 2.0**-8,
+    "wint8": 2.0**-6,
+}
+_ROUNDED: Final = {"wbf16": to_bfloat16, "wint8": to_int8}
 
 
 @dataclass
@@ -24,6 +37,8 @@ class Setting:
     autocast: bool = False
     attention: str = "eager"
     blocked: bool = False
+    coarse: bool = False
+    """Whether products round what they multiply to TF32."""
     channels_last: bool = False
     checkpointing: bool = False
     """Whether layers run again in the backward pass."""
@@ -50,6 +65,8 @@ class Setting:
 def prepare(model: nn.Module, batch: dict[str, Any], setting: Setting) -> tuple[nn.Module, dict[str, Any]]:
     """Give a model and its batch the numbers and kernels of a setting."""
     dtype = DTYPES[setting.dtype]
+    if setting.dtype in _ROUNDED:
+        change_weights(model, _ROUNDED[setting.dtype])
     if dtype != torch.float32:
         model = model.to(dtype)
     if setting.channels_last:

@@ -78,11 +78,23 @@ VARIATIONS: Final[dict[str, Variation]] = {
         Variation(
             "h_checkpoint", _AGAIN, _AGAIN.but(dtype="bf16"), _COARSE, modes=_TRAINING, words_only=True
         ),
+        Variation("h_tf32", _PLAIN, Setting(coarse=True), _HALF),
+        Variation("h_wbf16", _PLAIN, Setting(dtype="wbf16"), _COARSE, modes=()),
+        Variation("h_wint8", _PLAIN, Setting(dtype="wint8"), _COARSE, modes=()),
         Variation("h_checkpoint_one", _PLAIN, _AGAIN, _EXACT, modes=_TRAINING, words_only=True),
     )
 }
-WEIGHTS: Final = {"h_bf16": 4, "h_fp16": 3, "h_autocast": 2, "h_sdpa_bf16": 2, "h_blocked": 2, "h_sdpa": 2}
-"""How often a variation is drawn; once, if it is not named."""
+WEIGHTS: Final = {
+    "h_bf16": 4,
+    "h_fp16": 3,
+    "h_autocast": 2,
+    "h_sdpa_bf16": 2,
+    "h_blocked": 2,
+    "h_sdpa": 2,
+    "h_wbf16": 0,
+    "h_wint8": 0,
+}
+"""How often a variation is drawn; once, if it is not named. Of weights rounded throughout none is healthy."""
 
 RANK_VARIATIONS: Final = {
     "r_rerun": "h_rerun",

@@ -33,6 +33,8 @@ def _bits(report: Report) -> BitCount:
 
 def _fails(report: Report, fail_on: str) -> bool:
     findings = report.findings
+    if any(one.is_fault for one in findings.systematic):
+        return True
     if fail_on in (Certainty.LIKELY, Certainty.CERTAIN):
         return _is_sure(findings, Certainty(fail_on))
     if report.counts.error or findings.first_bad_node or findings.first_bad_token or findings.suspects:

@@ -10,7 +10,14 @@ from firstdrift.comparison.report import DumpSummary, Report
 from firstdrift.matching.plan import TensorPair
 from firstdrift.model.slice import Coordinates, Problem
 from firstdrift.verdict.confidence import Confidence
-from firstdrift.verdict.judgement import Counts, Finding, Findings, InputDifference, Overflow
+from firstdrift.verdict.judgement import (
+    Counts,
+    Finding,
+    Findings,
+    InputDifference,
+    Overflow,
+    SystematicDifference,
+)
 from firstdrift.wording.message import Message
 
 if TYPE_CHECKING:
@@ -72,6 +79,7 @@ def comparison_object(
         "suspects": list(map(finding_object, findings.suspects)),
         "overflow": list(map(placed_object, findings.overflow)),
         "unlike": findings.unlike,
+        "systematic": list(map(placed_object, findings.systematic)),
         "seconds": dict(seconds),
     }
 
@@ -105,8 +113,8 @@ def problem_objects(problems: Iterable[Problem]) -> list[dict[str, Any]]:
     return list(map(asdict, problems))
 
 
-def placed_object(found: InputDifference | Overflow) -> dict[str, Any]:
-    """Describe what was found in a slice: an input that differs, or a node that overflows."""
+def placed_object(found: InputDifference | Overflow | SystematicDifference) -> dict[str, Any]:
+    """Describe what was found in a slice: an input that differs, an overflow, what all of it has."""
     fields = asdict(found)
     return coordinates_object(fields.pop("coordinates")) | fields
 

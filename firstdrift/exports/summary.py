@@ -118,7 +118,7 @@ class Summary(Struct, frozen=True):
     def tone(self) -> Verdict:
         """How it came out as a whole."""
         found, counts = self.findings, self.counts
-        if found.first_bad_token is not None or found.first_bad_node is not None:
+        if found.has_fault:
             return Verdict.ERROR
         if found.unlike is not None:
             return Verdict.INCOMPARABLE

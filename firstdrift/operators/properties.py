@@ -93,6 +93,12 @@ def fills(type_name: str) -> bool:
     return any(entry.fills for entry in _called(type_name))
 
 
+def is_dropout(type_name: str) -> bool:
+    """Tell whether what is called leaves out numbers by chance, and does nothing else that its name says."""
+    named = operators_named(snake_case(last_part(type_name)))
+    return bool(named) and all(entry.drops for entry in named)
+
+
 def is_received(type_name: str) -> bool:
     """Tell whether what a call gives comes from other ranks, if it is one between ranks."""
     return any(entry.receives for entry in _called(type_name))

@@ -48,6 +48,7 @@ class Operator(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
         commutative: its arguments may be exchanged.
         adds_as_well: it adds a second input to what it is called after.
         fills: it writes values such as -infinity on purpose; `unwritten`: it leaves memory as it was.
+        drops: it leaves out numbers by chance.
         receives: what it gives comes from other ranks.
         sum_over_ranks: which part of the sum over all ranks each rank is given.
         message: whether a call of it sends to one other rank, receives from one, or does several of these.
@@ -73,6 +74,7 @@ class Operator(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     adds_as_well: bool = False
     fills: bool = False
     unwritten: bool = False
+    drops: bool = False
     receives: bool = False
     sum_over_ranks: Literal["", "whole", "part"] = ""
     message: Literal["", "sends", "receives", "several"] = ""

@@ -157,6 +157,10 @@ def _gives_more_or_less(case: Case) -> bool:
     return len(sizes) == 2 and not _is_given_what_is_off(case) and not case.was_chosen_otherwise  # noqa: PLR2004
 
 
+SOURCE: Final = ClassRule(
+    "source", "The rule", _JUMP, node_class=NodeClass.SOURCE, when=When.JUMP, reasons=reasons.jump
+)
+
 CLASS_RULES: Final = (
     ClassRule(
         "one_sided_gradient",
@@ -249,7 +253,7 @@ CLASS_RULES: Final = (
         applies=_is_given_what_is_off,
         reasons=reasons.jump,
     ),
-    ClassRule("source", "The rule", _JUMP, node_class=NodeClass.SOURCE, when=When.JUMP, reasons=reasons.jump),
+    SOURCE,
     ClassRule(
         "choice_after",
         "Ties",

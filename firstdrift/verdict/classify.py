@@ -164,7 +164,8 @@ def _looked_up_another(case: Case) -> bool:
     error, pair, after_fault = case.error, case.error.output_pair, case.progress.first_origin is not None
     if not (error.unsure and is_embedding(case.row)) or pair is None or after_fault:
         return False
-    if case.weights or case.evidence.is_later_step or not math.isfinite(error.output or 0.0):
+    has_other_weight = case.weights or bool(error.parameter and case.evidence.systematic_weights)
+    if has_other_weight or case.evidence.is_later_step or not math.isfinite(error.output or 0.0):
         return False
     limit = case.limits.peer_floor * case.roundoff
     return (error.output or 0.0) > limit and not _is_multiple(case.evidence.measurements[pair], limit)

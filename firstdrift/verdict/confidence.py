@@ -7,8 +7,9 @@
 | likely    | 1.5 times             | 2 times                |                                              |
 | suspected | less, or only peers of other layers say so                                                    |
 
-Statistics bound errors from below, those of inputs too: so more is asked of them. What a second slice shows
-as well (another token, step or rank) is one step surer.
+Statistics bound errors from below, those of inputs too: so more is asked of them, and as much of the values
+of an operator that has no error model and was given what is off. What a second slice shows as well (another
+token, step or rank) is one step surer.
 """
 
 from collections.abc import Sequence
@@ -54,6 +55,8 @@ class Basis(StrEnum):
     DIGESTS = "digests"
     STRUCTURE = "structure"
     """No number: what was called, with which arguments, and what is there at all."""
+    UNMODELLED = "unmodelled"
+    """Values, of an operator without an error model whose inputs are off: how far that reaches is a guess."""
     PEERS = "peers"
     """Nothing but the same node of other layers says that it is off."""
 
@@ -92,9 +95,12 @@ _BASES: Final = {
 }
 
 
-def basis_of(kind: MeasurementKind | None, *, by_peers: bool = False) -> Basis:
+def basis_of(kind: MeasurementKind | None, *, by_peers: bool = False, is_modelled: bool = True) -> Basis:
     """Return what a finding rests on that a pair of this kind shows; None for one that no pair shows."""
-    return Basis.PEERS if by_peers else _BASES.get(kind, Basis.STRUCTURE) if kind else Basis.STRUCTURE
+    if by_peers:
+        return Basis.PEERS
+    known = _BASES.get(kind, Basis.STRUCTURE) if kind else Basis.STRUCTURE
+    return known if is_modelled or known is not Basis.VALUES else Basis.UNMODELLED
 
 
 def confidence_in(basis: Basis, margin: float | None) -> Confidence:
@@ -103,7 +109,7 @@ def confidence_in(basis: Basis, margin: float | None) -> Confidence:
         return Confidence(Certainty.SUSPECTED, basis, margin)
     if margin is None:
         return Confidence(Certainty.CERTAIN, basis)
-    is_exact = basis is not Basis.STATISTICS
+    is_exact = basis not in {Basis.STATISTICS, Basis.UNMODELLED}
     certain = (CERTAIN_FROM_VALUES if is_exact else CERTAIN_FROM_STATISTICS).value
     likely = (LIKELY_FROM_VALUES if is_exact else LIKELY_FROM_STATISTICS).value
     known = Certainty.CERTAIN if margin >= certain else Certainty.LIKELY

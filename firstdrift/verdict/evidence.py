@@ -29,7 +29,7 @@ from firstdrift.parallel.point_to_point import is_communication
 from firstdrift.verdict.baseline import QUIET, Noise
 from firstdrift.verdict.compute_format import compute_roundoff, stored_roundoff
 from firstdrift.verdict.conditioning import Term, is_sum
-from firstdrift.verdict.fixed_thresholds import FEW_ALONE, LEAST_WEIGHTS, NEARLY_ALL, STATISTICS_ROUNDING
+from firstdrift.verdict.fixed_thresholds import FEW_ALONE, STATISTICS_ROUNDING
 from firstdrift.verdict.layer_outliers import PeerGroup
 from firstdrift.verdict.logits import is_logits
 from firstdrift.verdict.movable_thresholds import DEFAULTS, Thresholds
@@ -37,6 +37,7 @@ from firstdrift.verdict.one_sided_gradients import OneSidedGradient, one_sided_g
 from firstdrift.verdict.pair_error import PairError
 from firstdrift.verdict.router_ties import Choice, find_choices
 from firstdrift.verdict.row_errors import RowErrors, row_errors
+from firstdrift.verdict.systematic import SystematicWeights, in_weights, weights_of
 from firstdrift.verdict.training import BUFFERS, Training, parameter_name
 from firstdrift.verdict.tree import TreeRow, holds_gradients
 
@@ -51,6 +52,7 @@ class Evidence:
         limits: what errors are held against.
         noise: what a healthy run shows.
         trained: what the step before shows of training; None where that is not known.
+        was_systematic: all weights of a slice before had a difference.
     """
 
     plan: SlicePlan
@@ -62,6 +64,7 @@ class Evidence:
     limits: Thresholds = DEFAULTS
     noise: Noise = field(default=QUIET)
     trained: Training | None = None
+    was_systematic: bool = False
 
     @cached_property
     def in_order(self) -> Sequence[TreeRow]:
@@ -78,9 +81,19 @@ class Evidence:
 
     @cached_property
     def compute(self) -> float:
-        """Unit roundoff of the format that matrix products run in, if it is coarser than their dtype."""
-        stored = stored_roundoff(self.plan, self.measurements)
-        return max(compute_roundoff(self.in_order, self.errors), stored)
+        """Unit roundoff of the run, if products, or weights throughout, are coarser than their dtype."""
+        systematic = self.systematic_weights
+        return max(self.coarse_products, self.stored, systematic.level if systematic is not None else 0.0)
+
+    @cached_property
+    def stored(self) -> float:
+        """Unit roundoff of the format that values were stored from, if it is coarser than their dtype."""
+        return stored_roundoff(self.plan, self.measurements)
+
+    @cached_property
+    def coarse_products(self) -> float:
+        """Unit roundoff that all products show, if it is coarser than their dtype."""
+        return compute_roundoff(self.in_order, self.errors)
 
     @cached_property
     def row_of_match(self) -> Mapping[int, TreeRow]:
@@ -167,19 +180,20 @@ class Evidence:
         return alone <= FEW_ALONE.value * len(operators)
 
     @cached_property
-    def weights_throughout(self) -> tuple[int, float] | None:
-        """Number of weights and their median error, if nearly all of them differ; vectors are not counted."""
-        pairs = {
-            self.parameter_name(at): self.pair_errors[at].value
-            for error in self.errors
-            for at in error.parameters
-            if len(self.plan.pairs[at].golden.shape or ()) > 1
-        }
-        known = [value for value in pairs.values() if value is not None and math.isfinite(value)]
-        differing = [value for value in known if value > STATISTICS_ROUNDING.value * UNIT_ROUNDOFF["float32"]]
-        if len(known) < LEAST_WEIGHTS.value or len(differing) < NEARLY_ALL.value * len(known):
-            return None
-        return len(known), median(differing)
+    def systematic_weights(self) -> SystematicWeights | None:
+        """What all weights have that differ by more than their dtypes explain; each is looked at once."""
+        pairs = {self.parameter_name(at): at for error in self.errors for at in error.parameters}
+        weights = weights_of(pairs.values(), self.plan, self.measurements, self.pair_errors)
+        trained = self.is_later_step and not self.was_systematic
+        return in_weights(weights, self.limits.parameter_floor, self.stored, may_be_trained=trained)
+
+    @cached_property
+    def systematic_pairs(self) -> frozenset[int]:
+        """Pairs of the weights that have it, wherever they are used."""
+        found = self.systematic_weights
+        names = {self.parameter_name(at) for at in found.pairs} if found is not None else ()
+        every = (at for error in self.errors for at in error.parameters if names)
+        return frozenset(at for at in every if self.parameter_name(at) in names)
 
     @cached_property
     def one_sided_gradients(self) -> Mapping[int, OneSidedGradient]:
@@ -282,11 +296,14 @@ def evidence_of(
     limits: Thresholds = DEFAULTS,
     noise: Noise = QUIET,
     trained: Training | None = None,
+    *,
+    was_systematic: bool = False,
 ) -> Evidence:
     """Collect the errors of a pair of slices, and where other experts were chosen in it."""
     choices = find_choices(rows, plan, measurements)
     errors, pair_errors = row_errors(rows, plan, measurements, limits, choices)
-    return Evidence(plan, rows, measurements, errors, pair_errors, choices, limits, noise, trained)
+    known = (plan, rows, measurements, errors, pair_errors, choices, limits, noise, trained)
+    return Evidence(*known, was_systematic=was_systematic)
 
 
 def evidence_after_choice(evidence: Evidence, path: str) -> Evidence:
@@ -436,9 +453,7 @@ def _scope(holds: Sequence[bool]) -> Scope:
     """Return what kind of row one is: of gradients, or whatever else holds."""
     kinds = (Scope.INPUT, Scope.UNRECORDED, Scope.BACKWARD, Scope.CHOICE)
     is_gradient, *others = holds
-    if is_gradient:
-        return Scope.GRADIENT
-    return reduce(or_, compress(kinds, others), Scope.ACTIVATION)
+    return Scope.GRADIENT if is_gradient else reduce(or_, compress(kinds, others), Scope.ACTIVATION)
 
 
 _SCOPES = {holds: _scope(holds) for holds in product((False, True), repeat=5)}
@@ -460,11 +475,13 @@ def excess_of_parameter(evidence: Evidence, pair: int) -> float | None:
 def _excess(evidence: Evidence, pair: int, roundoff: float) -> float:
     """Return the error of a parameter over what is explained of it."""
     error, measured = evidence.pair_errors[pair], evidence.measurements[pair]
-    if not error.value or error.discrete:
+    if not error.value or error.discrete or pair in evidence.systematic_pairs:
         return 0.0
     trained = explained_by_training(evidence, pair)
     # Training moves whole tensors by so much, and single rows by more.
     whole = measured.errors.relative_l2 if trained and measured.errors is not None else error.value
+    # What all others have is no excuse for another difference.
+    roundoff = max(error.roundoff, evidence.stored) if evidence.systematic_weights else roundoff
     rounding = evidence.limits.parameter_floor * roundoff
     if measured.kind is MeasurementKind.STATISTICS:  # which are rounded as well, each by itself
         rounding = max(2.0 * rounding, STATISTICS_ROUNDING.value * evidence.limits.roundoff_float32)

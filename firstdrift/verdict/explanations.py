@@ -13,6 +13,7 @@ from functools import cache
 from typing import ClassVar, Final, TypeAlias
 
 from firstdrift.metrics.measurement import MeasurementKind
+from firstdrift.model.node import Direction
 from firstdrift.operators.kinds import OpKind
 from firstdrift.verdict.conditioning import error_of_terms
 from firstdrift.verdict.evidence import Case, Scope
@@ -75,7 +76,11 @@ def _seen(case: Case) -> float:
 
 
 def _was_given_other_numbers(case: Case) -> bool:
-    return case.error.integer_input_pair is not None
+    """Tell whether a row, or the forward pass of a backward one, was given other whole numbers."""
+    if case.error.integer_input_pair is not None:
+        return True
+    forward = case.evidence.forward_partner(case.row) if case.row.direction is Direction.BACKWARD else None
+    return forward is not None and forward.integer_input_pair is not None
 
 
 def _was_given_other_tokens(case: Case) -> bool:
@@ -132,6 +137,13 @@ def _before(case: Case) -> float:
 def _forward(case: Case) -> float:
     partner = case.evidence.forward_partner(case.row)
     return partner.worst if partner else 0.0
+
+
+def _may_be_reached_by_more(case: Case) -> bool:
+    """Tell whether more than what it was given reaches a backward row: else its own error model says all."""
+    pair = case.error.output_pair
+    is_exact = pair is not None and case.evidence.measurements[pair].kind is MeasurementKind.DATA
+    return not (is_exact and is_bounded(case))
 
 
 def _size(case: Case) -> int | None:
@@ -197,8 +209,10 @@ BOUNDS: Final = (
         amount=_before,
         scope=Scope.UNRECORDED,
     ),
-    Explanation("backward", "Gradients", amount=_seen, scope=Scope.BACKWARD),
-    Explanation("forward", "Gradients", amount=_forward, scope=Scope.BACKWARD),
+    Explanation("backward", "Gradients", applies=_may_be_reached_by_more, amount=_seen, scope=Scope.BACKWARD),
+    Explanation(
+        "forward", "Gradients", applies=_may_be_reached_by_more, amount=_forward, scope=Scope.BACKWARD
+    ),
     Explanation(
         "operator",
         _OPERATORS,

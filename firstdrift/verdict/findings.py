@@ -25,11 +25,13 @@ from firstdrift.verdict.judgement import (
     InputDifference,
     NodeClass,
     SliceJudgement,
+    SystematicDifference,
     Verdict,
 )
 from firstdrift.verdict.movable_thresholds import DEFAULTS, Thresholds
 from firstdrift.verdict.rank_finding import rank_of_input, rank_of_node, rank_of_token
 from firstdrift.verdict.summary import summarise
+from firstdrift.verdict.systematic import OF_WEIGHTS
 from firstdrift.verdict.tokens import bad_logits, drift_limit, first_bad_token, how_far_off
 from firstdrift.verdict.training import Training
 from firstdrift.verdict.tree import TreeRow
@@ -94,14 +96,16 @@ class AllSlices:
         rank = rank_of_node(bad_node, origins, ordered) if bad_node else rank_of_input(inputs, ordered)
         if rank is None and bad_token is not None:
             rank = rank_of_token(bad_token, bad_tokens, ordered)
+        systematic = _systematic(ordered)
         return Findings(
-            summary=summarise(bad_token, bad_node, self._drift, inputs, ordered),
+            summary=summarise(bad_token, bad_node, self._drift, inputs, ordered, systematic),
             first_bad_token=bad_token,
             first_bad_node=bad_node,
             input_differs=tuple(inputs),
             rank_finding=rank,
             suspects=tuple(suspects[:_SUSPECTS]),
             overflow=tuple(overflow for judged in ordered for overflow in judged.overflow),
+            systematic=systematic,
             unlike=ordered[0].unlike if ordered and all(judged.unlike for judged in ordered) else None,
         )
 
@@ -125,7 +129,8 @@ def judge_after(
     """
     earlier = list(earlier)
     trained = _trained(earlier, plan.target.coordinates)
-    evidence = evidence_of(plan, rows, measurements, limits, noise, trained)
+    was_systematic = any(found.rule in OF_WEIGHTS for one in earlier for found in one.systematic)
+    evidence = evidence_of(plan, rows, measurements, limits, noise, trained, was_systematic=was_systematic)
     choice = _choice_before(earlier, plan.target.coordinates)
     # Data show which tokens it was, and all others are as they were; statistics do not.
     if choice is not None and any(one.kind is MeasurementKind.STATISTICS for one in measurements):
@@ -259,6 +264,15 @@ def _place(finding: Finding, judged: Sequence[SliceJudgement]) -> tuple[int, int
             if origin is finding:
                 return (finding.epoch, place, one.coordinates.sort_key()[-1])
     return (finding.epoch, 0, 0)
+
+
+def _systematic(ordered: Sequence[SliceJudgement]) -> tuple[SystematicDifference, ...]:
+    """Say once what several slices show; weights that differ in one way are trained into others."""
+    found: dict[str, SystematicDifference] = {}
+    for judged in ordered:
+        for difference in judged.systematic:
+            found.setdefault("weights" if difference.rule in OF_WEIGHTS else difference.rule, difference)
+    return tuple(found.values())
 
 
 def _gradual_drift(comparable: Sequence[SliceJudgement]) -> SliceJudgement | None:

@@ -149,10 +149,34 @@ LEAST_VARIANCE: Final = FixedThreshold(
     "The error model of an operator",
 )
 LEAST_WEIGHTS: Final = FixedThreshold(
-    4, "parameters", "Fewer do not tell whether all of them differ.", "Parameters"
+    4, "weights", "Fewer do not tell whether all of them differ.", "Systematic differences"
 )
 NEARLY_ALL: Final = FixedThreshold(
-    0.8, "of the parameters", "If so many differ, that is said of all of them.", "Parameters"
+    0.8,
+    "of the weights",
+    "If so many have a difference, it is said once: an embedding or a head is often left out.",
+    "Systematic differences",
+)
+LEAST_DROPOUTS: Final = FixedThreshold(
+    2, "dropouts", "One alone that is on is a place to look at.", "Systematic differences"
+)
+BEYOND_LEVEL: Final = FixedThreshold(
+    4,
+    "times the level",
+    "A weight that is further off differs otherwise: rounding is off by at most 2 in a row, scales by 4.",
+    "Systematic differences",
+)
+UNKNOWN_LEVEL: Final = FixedThreshold(
+    1,
+    "relative error",
+    "What statistics of weights that were replaced say of their outputs: nothing, however far off these are.",
+    "Systematic differences",
+)
+BITS_LEFT: Final = FixedThreshold(
+    4,
+    "times the steps of as many bits",
+    "Scales of rows or groups are smaller than that of a whole weight, by at most so much.",
+    "Systematic differences",
 )
 CERTAIN_FROM_VALUES: Final = FixedThreshold(
     3, "times the limit", "From here on a finding from values is called certain.", "How sure a finding is"

@@ -12,7 +12,7 @@ from firstdrift.metrics.measurement import Measurement
 from firstdrift.verdict.baseline import QUIET, Noise
 from firstdrift.verdict.bit_rules import judge_bitwise
 from firstdrift.verdict.bitwise import BITWISE, with_first_differences
-from firstdrift.verdict.classify import affects_output, classify
+from firstdrift.verdict.classify import Classification, affects_output, classify
 from firstdrift.verdict.communication import communications_of
 from firstdrift.verdict.evidence import Evidence, evidence_of
 from firstdrift.verdict.input_difference import input_difference, inputs_agree, positions
@@ -33,6 +33,7 @@ from firstdrift.verdict.pair_error import PairError
 from firstdrift.verdict.pair_verdicts import judge_pairs
 from firstdrift.verdict.row_verdicts import classes, judge_rows, with_roll_ups
 from firstdrift.verdict.slice_findings import finding_of_pair, finding_of_row, worst_finding
+from firstdrift.verdict.systematic_findings import beside, systematic_differences
 from firstdrift.verdict.tool_rules import judge_by_msit, judge_by_msprobe
 from firstdrift.verdict.training_shown import training_of
 from firstdrift.verdict.tree import TreeRow
@@ -101,12 +102,7 @@ def judge(evidence: Evidence, rules: str = OWN_RULES, *, other_input: bool = Fal
     unlike = unlikeness(plan, rows)
     # Of two models, what happens to have the same shape differs anyway: no error begins there.
     comparable = evidence.in_order if unlike is None else ()
-    origins = [
-        row
-        for row in comparable
-        if _is_origin(judged[row.index], own_rules=own_rules)
-        and (not own_rules or affects_output(classified[row.index], evidence.errors[row.index]))
-    ]
+    origins = _origins(evidence, classification, judged, comparable, own_rules=own_rules)
     weak = [row for row in comparable if own_rules and row.index in classification.weak]
     golden_token, target_token = chosen_tokens(evidence, logits)
     judgement = SliceJudgement(
@@ -139,6 +135,7 @@ def judge(evidence: Evidence, rules: str = OWN_RULES, *, other_input: bool = Fal
         logits_pair=logits,
         unlike=unlike,
         choice=_first_choice(evidence),
+        systematic=systematic_differences(evidence) if own_rules and unlike is None else (),
         training=training_of(evidence) if own_rules and plan.target.coordinates.step is not None else None,
     )
     return with_first_differences(evidence, judgement) if rules == BITWISE else judgement
@@ -146,6 +143,23 @@ def judge(evidence: Evidence, rules: str = OWN_RULES, *, other_input: bool = Fal
 
 def _by_tool(evidence: Evidence, rules: str) -> list[PairJudgement]:
     return _TOOLS[rules](evidence.plan, evidence.measurements, evidence.pair_errors, evidence.limits)
+
+
+def _origins(
+    evidence: Evidence,
+    classification: Classification,
+    judged: Sequence[RowJudgement],
+    comparable: Sequence[TreeRow],
+    *,
+    own_rules: bool,
+) -> Sequence[TreeRow]:
+    """List the rows at which an error begins, in the order of execution."""
+    origins = [row for row in comparable if _is_origin(judged[row.index], own_rules=own_rules)]
+    if not own_rules:
+        return origins
+    of_rows = classification.rows
+    felt = [row for row in origins if affects_output(of_rows[row.index], evidence.errors[row.index])]
+    return beside(evidence, classification, felt)
 
 
 def _is_origin(judged: RowJudgement, *, own_rules: bool) -> bool:

@@ -197,6 +197,22 @@ class InputDifference(Struct, frozen=True):
     tensor: str | None = None
 
 
+class SystematicDifference(Struct, frozen=True):
+    """A difference that a whole run has: said once, and no node is the first bad one for it.
+
+    Attributes:
+        coordinates: the first slice that shows it.
+        rule: "systematic.rounded", the entry of `systematic.py`.
+        reason: what it is.
+        is_fault: whether a user must know of it; else it is healthy, and said.
+    """
+
+    coordinates: Coordinates
+    rule: str
+    reason: Message
+    is_fault: bool
+
+
 class Overflow(Struct, frozen=True):
     """A node with non-finite values, by msprobe's levels.
 
@@ -264,6 +280,7 @@ class SliceJudgement(Struct, frozen=True):
         choice: path of the first module in which another expert was chosen by a tie; None if there is none.
         training: what it shows of training; None where no gradients were recorded.
         chosen_otherwise: the logits may be off because another expert was chosen by a tie.
+        systematic: what differs throughout, and is no origin at any one node.
         bits: how many tensors are proven bit-equal, under the rule set "bitwise"; None under others.
     """
 
@@ -295,6 +312,7 @@ class SliceJudgement(Struct, frozen=True):
     choice: str | None = None
     training: Training | None = None
     bits: BitsOfSlice | None = None
+    systematic: tuple[SystematicDifference, ...] = ()
 
 
 class Findings(Struct, frozen=True):
@@ -310,6 +328,7 @@ class Findings(Struct, frozen=True):
         overflow: nodes with non-finite values that a healthy model does not have.
         unlike: what makes the dumps look like those of different models in every slice, so that nothing is
             judged; None if they do not.
+        systematic: what differs throughout, each once.
     """
 
     summary: Message
@@ -320,3 +339,10 @@ class Findings(Struct, frozen=True):
     suspects: tuple[Finding, ...] = ()
     overflow: tuple[Overflow, ...] = ()
     unlike: Message | None = None
+    systematic: tuple[SystematicDifference, ...] = ()
+
+    @property
+    def has_fault(self) -> bool:
+        """Whether a fault was found: of a token, a node, or throughout."""
+        found = self.first_bad_token is not None or self.first_bad_node is not None
+        return found or any(one.is_fault for one in self.systematic)

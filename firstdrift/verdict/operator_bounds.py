@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from firstdrift.matching.plan import TensorPair
 from firstdrift.metrics.masks import ZERO_FOR_SOFTMAX
 from firstdrift.metrics.measurement import Measurement, MeasurementKind, SideSummary
-from firstdrift.model.node import Direction
+from firstdrift.model.node import Direction, NodeKind
 from firstdrift.model.tensor import Role, is_floating
 from firstdrift.operators.kinds import ErrorModel, OpKind
 from firstdrift.operators.properties import error_model
@@ -34,6 +34,15 @@ def model_of(evidence: Evidence, row: TreeRow) -> ErrorModel:
         return error_model(row.type_name)
     label = last_name(row)
     return ErrorModel.CENTRED if kind_of_label(label) is OpKind.NORM else error_model(label)
+
+
+def is_without_model(evidence: Evidence, row: TreeRow) -> bool:
+    """Tell whether a row is one operator without an error model that was given more than rounding."""
+    error = evidence.errors[row.index]
+    is_given_error = (error.input or 0.0) > (error.roundoff or 0.0)
+    is_backward = row.direction is Direction.BACKWARD
+    is_operator = row.kind is NodeKind.API and evidence.runs_alone(row)
+    return is_operator and is_given_error and not has_bound(model_of(evidence, row), backward=is_backward)
 
 
 def is_bounded(case: Case) -> bool:

@@ -17,8 +17,6 @@ from firstdrift.verdict.tree import TreeRow, is_embedding
 from firstdrift.wording.message import Message
 
 _AS = " = "
-_FORMATS = (("float16", 2.0**-11), ("bfloat16", 2.0**-8))
-"""Formats that weights are rounded to, and the most that it changes a weight: half the spacing of numbers."""
 
 
 def non_finite(case: Case) -> Reasons:
@@ -35,28 +33,13 @@ def weights(case: Case) -> Reasons:
     amount = _size(evidence, error.parameter, error.parameter_pair)
     has_number = error.parameter is not None and math.isfinite(error.parameter)
     what = Message.of(f"reason.parameter_differs{'_by' if has_number else ''}", name=name, size=amount)
-    why = (*_throughout(case), *_optimizer(case))
+    why = _optimizer(case)
     if error.output is None:
         return (what, *why)
     inputs, output = _sizes(case)
     if error.input is None:
         return (Message.of("reason.weights_alone", parameter=what, output=output), *why)
     return (Message.of("reason.weights", parameter=what, inputs=inputs, output=output), *why)
-
-
-def _throughout(case: Case) -> Reasons:
-    """Say that nearly all weights differ, where they do: then the first of them is no place to look at."""
-    found = case.evidence.weights_throughout
-    if found is None or case.evidence.is_later_step:
-        return ()
-    count, error = found
-    measured = case.evidence.measurements[case.error.parameter_pair or 0]
-    is_exact = measured.kind is MeasurementKind.DATA
-    dtype = next((name for name, unit in _FORMATS if is_exact and unit / 4 < error < unit), None)
-    size = Message.of("size.number", error=error)
-    if dtype is None:
-        return (Message.of("reason.every_weight", count=count, size=size),)
-    return (Message.of("reason.every_weight_rounded", count=count, size=size, dtype=dtype),)
 
 
 def _optimizer(case: Case) -> Reasons:

@@ -1,4 +1,4 @@
-"""Both tables of rules as people read them: what explains an error, and what a node is called."""
+"""The tables of rules as people read them: what explains an error, a node is called, and a whole run has."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -7,6 +7,7 @@ from firstdrift.verdict.classes import ALL_CLASS_RULES
 from firstdrift.verdict.explanations import BOUNDS, FACTORS, FLOORS
 from firstdrift.verdict.fixed_thresholds import DOCUMENT
 from firstdrift.verdict.rule import Rule
+from firstdrift.verdict.systematic import SYSTEMATIC_RULES
 from firstdrift.wording.message import Message
 
 __all__ = ["DOCUMENT", "ENTRIES", "TABLES", "title_of"]
@@ -16,6 +17,7 @@ TABLES: Final[Mapping[str, tuple[Rule, ...]]] = {
     "factors": FACTORS,
     "floors": FLOORS,
     "classes": ALL_CLASS_RULES,
+    "systematic": SYSTEMATIC_RULES,
 }
 """The rules of each table in the order in which they are asked."""
 

@@ -8,11 +8,13 @@ from firstdrift.matching.plan import TensorPair
 from firstdrift.metrics.measurement import RankError
 from firstdrift.model.node import NodeKind
 from firstdrift.model.tensor import Role
+from firstdrift.verdict.classes import SOURCE
 from firstdrift.verdict.classify import Classified
 from firstdrift.verdict.confidence import Confidence, basis_of, confidence_in
 from firstdrift.verdict.evidence import Evidence, excess_of_parameter
 from firstdrift.verdict.fixed_thresholds import LEAST_RANK_ERROR, RANK_ALONE
 from firstdrift.verdict.judgement import Finding, NodeClass, PairJudgement, RowJudgement
+from firstdrift.verdict.operator_bounds import is_without_model
 from firstdrift.verdict.row_errors import fingerprint
 from firstdrift.verdict.tree import TreeRow
 from firstdrift.verdict.worst_expert import expert_of_worst_row
@@ -40,7 +42,7 @@ def finding_of_row(
         epoch=bisect_left(evidence.communications, row.order, key=attrgetter("order")),
         operator=_operator_beside_modules(evidence, row),
         golden_ranks=_golden_ranks(evidence),
-        confidence=None if classified is None else _confidence(evidence, at, classified),
+        confidence=None if classified is None else _confidence(evidence, row, at, classified),
     )
 
 
@@ -63,7 +65,7 @@ def finding_of_pair(evidence: Evidence, index: int, judged: PairJudgement) -> Fi
     )
 
 
-def _confidence(evidence: Evidence, at: int | None, classified: Classified) -> Confidence:
+def _confidence(evidence: Evidence, row: TreeRow, at: int | None, classified: Classified) -> Confidence:
     """Say how sure the finding of a row is, that a pair shows, or none."""
     kind = evidence.measurements[at].kind if at is not None else None
     margin = classified.margin
@@ -71,7 +73,8 @@ def _confidence(evidence: Evidence, at: int | None, classified: Classified) -> C
         margin = excess_of_parameter(evidence, at)
     elif classified.node_class is NodeClass.STRUCTURE_DIFFERS:
         kind, margin = None, None
-    return confidence_in(basis_of(kind, by_peers=classified.by_peers), margin)
+    is_modelled = classified.rule != SOURCE.name or not is_without_model(evidence, row)
+    return confidence_in(basis_of(kind, by_peers=classified.by_peers, is_modelled=is_modelled), margin)
 
 
 def worst_finding(evidence: Evidence, judged: Sequence[RowJudgement]) -> Finding | None:

@@ -15,6 +15,7 @@ from firstdrift.verdict.judgement import (
     InputDifference,
     NodeClass,
     SliceJudgement,
+    SystematicDifference,
 )
 from firstdrift.verdict.tokens import how_far_off, place_of, what_is_off
 from firstdrift.wording.message import VERBATIM, Message
@@ -42,8 +43,26 @@ def summarise(
     drift: SliceJudgement | None,
     inputs: Sequence[InputDifference],
     judgements: Sequence[SliceJudgement],
+    systematic: Sequence[SystematicDifference] = (),
 ) -> Message:
-    """Sum up what was found in one sentence, the most telling first."""
+    """Sum up what was found: what differs throughout, then in one sentence the rest, most telling first."""
+    said = _summed_up(bad_token, bad_node, drift, inputs, judgements)
+    is_found = bad_token or bad_node or drift or inputs
+    if any(one.is_fault for one in systematic) and not is_found:
+        has_error = any(judged.counts.error for judged in judgements)
+        said = Message.of(f"summary.{'bound_to_differ' if has_error else 'nothing_beside'}")
+    for difference in reversed(systematic):
+        said = Message.of("summary.systematic", difference=difference.reason, rest=said)
+    return said
+
+
+def _summed_up(
+    bad_token: Finding | None,
+    bad_node: Finding | None,
+    drift: SliceJudgement | None,
+    inputs: Sequence[InputDifference],
+    judgements: Sequence[SliceJudgement],
+) -> Message:
     if not judgements:
         return Message.of("summary.no_slices")
     alone = len(judgements) == 1

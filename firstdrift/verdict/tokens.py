@@ -27,6 +27,7 @@ from firstdrift.verdict.judgement import (
 )
 from firstdrift.verdict.movable_thresholds import Thresholds
 from firstdrift.verdict.pair_error import size
+from firstdrift.verdict.systematic import DROPOUT
 from firstdrift.wording.message import Message
 
 
@@ -47,10 +48,16 @@ def least_bad_output(limits: Thresholds, roundoff: float, coordinates: Coordinat
 
 
 def _healthy(judged: SliceJudgement) -> float:
-    """Return the error of logits that a healthy run excuses, or a tie between experts does."""
-    if judged.chosen_otherwise:
+    """Return the error of logits that a healthy run excuses, a tie between experts, or what a run has."""
+    if judged.chosen_otherwise or _has_no_level(judged):
         return math.inf
     return judged.limits.excess * (judged.noise or 0.0)
+
+
+def _has_no_level(judged: SliceJudgement) -> bool:
+    """Tell whether what a run has throughout is so large that no output is far enough off to be bad."""
+    rules = {one.rule for one in judged.systematic}
+    return DROPOUT.name in rules or (bool(rules) and judged.limits.floor * judged.roundoff >= 1.0)
 
 
 def how_far_off(judged: SliceJudgement) -> Message:

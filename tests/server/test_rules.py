@@ -46,7 +46,7 @@ def test_the_page_leads_to_the_others_of_its_comparison(client: TestClient) -> N
 
 def test_the_page_lists_every_rule_where_nodes_lead_to_it(client: TestClient) -> None:
     page = client.get("/c/1/rules", headers={"accept": "text/html"}).text
-    rules = re.findall('<tr id="((?:explanation|class)[^"]*)"', page)
+    rules = re.findall('<tr id="((?:explanation|class|systematic)[^"]*)"', page)
     assert rules == list(ENTRIES)
     rows = client.get(f"{API}/1/slices/0/rows?count=1000").json()
     bad = rows["selected"]

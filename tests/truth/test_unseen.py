@@ -2,7 +2,7 @@
 
 `unseen/NAME.tar.xz` holds NAME/golden and NAME/target, as the real msprobe wrote them; names that begin with
 "h_" are healthy. `unseen/expected.json` says of the others which modules hold the fault (an empty path is the
-whole model, no path where the optimizer made it), which classes are right, and in which step it begins; or
+whole model, no path where the optimizer made it), which classes are right, and in which step it begins;
 that the runs were given other inputs.
 """
 
@@ -42,7 +42,16 @@ def test_another_input_is_no_fault_of_the_model(name: str, tmp_path: Path) -> No
     assert exit_status(report) == 2
 
 
-FAULTS = [name for name, truth in EXPECTED.items() if not (truth["healthy"] or truth.get("input"))]
+@pytest.mark.parametrize("name", [name for name, truth in EXPECTED.items() if truth.get("systematic")])
+def test_what_a_whole_run_has_is_said_once(name: str, tmp_path: Path) -> None:
+    report = compared(name, tmp_path)
+    found = report.findings
+    assert [one.rule for one in found.systematic] == [f"systematic.{EXPECTED[name]['systematic']}"]
+    assert (found.first_bad_node, found.first_bad_token, found.suspects) == (None, None, ())
+    assert exit_status(report) == 1
+
+
+FAULTS = [name for name, truth in EXPECTED.items() if "modules" in truth]
 
 
 @pytest.mark.parametrize("name", FAULTS)

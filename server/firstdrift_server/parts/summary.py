@@ -127,7 +127,7 @@ def _tone(comparison: Comparison) -> str:
 def _worst_of(comparison: Comparison, findings: Findings) -> Verdict:
     """Say how a comparison came out as a whole."""
     counts = comparison.counts or Counts()
-    if findings.first_bad_token or findings.first_bad_node:
+    if findings.has_fault:
         return Verdict.ERROR
     if findings.unlike is not None:
         return Verdict.INCOMPARABLE

@@ -31,6 +31,8 @@ def found(*calls: Call, steps: int = 1) -> Finding:
         (Basis.STATISTICS, 5.0, Certainty.LIKELY),
         (Basis.STATISTICS, 20.0, Certainty.CERTAIN),
         (Basis.VALUES, 2e6, Certainty.CERTAIN),
+        (Basis.UNMODELLED, 1.8, Certainty.SUSPECTED),
+        (Basis.UNMODELLED, 20.0, Certainty.CERTAIN),
         (Basis.STRUCTURE, None, Certainty.CERTAIN),
         (Basis.PEERS, 50.0, Certainty.SUSPECTED),
     ],
@@ -48,6 +50,22 @@ def test_another_slice_makes_it_one_step_surer() -> None:
     assert seen_in(known, 1).certainty is Certainty.SUSPECTED
     assert seen_in(known, 3).certainty is Certainty.LIKELY
     assert seen_in(confidence_in(Basis.STRUCTURE, None), 9).certainty is Certainty.CERTAIN
+
+
+@pytest.mark.parametrize(
+    ("operator", "given", "basis", "certainty"),
+    [
+        ("scaled_dot_product_attention", 1e-6, Basis.UNMODELLED, Certainty.LIKELY),
+        ("scaled_dot_product_attention", 0.0, Basis.VALUES, Certainty.CERTAIN),
+        ("silu", 1e-6, Basis.VALUES, Certainty.CERTAIN),
+    ],
+)
+def test_an_operator_without_a_model_that_was_given_errors_is_less_sure(
+    operator: str, given: float, basis: Basis, certainty: Certainty
+) -> None:
+    confidence = found(Call(f"Functional.{operator}.9.forward", inputs=[given], outputs=[2e-5])).confidence
+    assert confidence is not None
+    assert (confidence.basis, confidence.certainty) == (basis, certainty)
 
 
 @pytest.mark.parametrize(("error", "certainty"), [(0.1, Certainty.CERTAIN), (50 * U32, Certainty.LIKELY)])

@@ -192,6 +192,34 @@ def forward_case() -> Case:
 
 EXPLAINED |= {"operands": (is_sum_case(), 0.3), "forward": (forward_case(), 0.4)}
 
+
+def test_gradients_of_what_was_given_other_numbers_are_bound_to_differ() -> None:
+    made = forward_case()
+    made.evidence.errors[1].integer_input_pair = INPUT  # type: ignore[index]
+    explain(made)
+    assert (made.explained, made.explanation) == (math.inf, "other_numbers")
+
+
+@pytest.mark.parametrize(
+    ("operator", "begins_here"),
+    [
+        pytest.param("linear", True, id="its-model-says-all-that-reaches-it"),
+        pytest.param("scaled_dot_product_attention", False, id="without-a-model-anything-may-reach-it"),
+    ],
+)
+def test_what_ran_elsewhere_excuses_no_backward_operator_with_a_model(
+    operator: str, *, begins_here: bool
+) -> None:
+    name = f"Functional.{operator}.0"
+    judged = judge(
+        Call(f"{name}.forward", inputs=[0.0, 0.0], outputs=[0.0]),
+        Call("Functional.silu.0.forward", inputs=[0.0], outputs=[0.0]),
+        Call("Functional.silu.0.backward", inputs=[6e-6], outputs=[6e-6]),
+        Call(f"{name}.backward", inputs=[0.0], outputs=[5e-6]),
+    )
+    assert judged.origins == ([f"{name}.backward"] if begins_here else [])
+
+
 TIMES: dict[str, tuple[Case, float]] = {
     "bounded_sum": (is_sum_case(MeasurementKind.DATA), 3.0),
     "few_elements": (case("mul", input=0.0, output=1.0, output_side=SideSummary(4, 1.0, 1.0, 1.0, 1.0)), 6.0),

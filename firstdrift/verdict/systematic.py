@@ -1,0 +1,340 @@
+"""Differences that a whole run has: each is said once, and no node of it is called the first bad one.
+
+    rounded      every weight is that of the other run, rounded to bfloat16 or float16
+    scaled       every weight is that of the golden run times one number
+    quantised    every weight is off, and keeps its largest element: it was stored in few bits
+    replaced     nearly every weight is another
+    products     every product of float32 is as coarse as TF32 or bfloat16: healthy
+    dropout      dropout is on in one run alone, or drew other numbers
+
+The first entry that holds of nearly all that it looks at is said. It explains its own size and no more: the
+run is then held against what is left, as if each number were rounded to that level.
+"""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from statistics import median
+from typing import ClassVar, Final, NamedTuple
+
+from msgspec import Struct
+
+from firstdrift.matching.plan import SlicePlan, TensorPair
+from firstdrift.metrics.measurement import Measurement, SideSummary
+from firstdrift.model.tensor import UNIT_ROUNDOFF
+from firstdrift.verdict.fixed_thresholds import (
+    BEYOND_LEVEL,
+    BITS_LEFT,
+    LEAST_DROPOUTS,
+    LEAST_WEIGHTS,
+    NEARLY_ALL,
+    STATISTICS_ROUNDING,
+    UNKNOWN_LEVEL,
+)
+from firstdrift.verdict.pair_error import PairError
+from firstdrift.verdict.rule import Rule
+from firstdrift.wording.message import Message
+
+_PLACE: Final = "Systematic differences"
+_SAME: Final = STATISTICS_ROUNDING.value * UNIT_ROUNDOFF["float32"]
+
+
+class SystematicRule(Rule, frozen=True, kw_only=True):
+    """A difference that a whole run may have.
+
+    Attributes:
+        of: what nearly all of which must have it: "weights", "products" or "dropouts".
+        is_fault: whether a user must know of it; else it is healthy, and said.
+    """
+
+    of: str
+    is_fault: bool = True
+
+    kind: ClassVar[str] = "systematic"
+
+
+class Weight(NamedTuple):
+    """A parameter that was compared.
+
+    Attributes:
+        pair: its place in the plan.
+        measured: what is known of both sides.
+        error: how far apart they are; from statistics, at least.
+        roundoff: unit roundoff of the coarser of its dtypes.
+        is_matrix: whether it has more than one dimension: vectors of ones tell nothing.
+    """
+
+    pair: int
+    measured: Measurement
+    error: float
+    roundoff: float
+    is_matrix: bool
+
+
+def weights_of(
+    at: Iterable[int],
+    plan: SlicePlan,
+    measurements: Sequence[Measurement],
+    errors: Sequence[PairError],
+) -> list[Weight]:
+    """List the parameters among some pairs that have a finite error."""
+    return [
+        Weight(pair, measurements[pair], value, errors[pair].roundoff, _has_dimensions(plan.pairs[pair]))
+        for pair in at
+        if (value := errors[pair].value) is not None and math.isfinite(value) and not errors[pair].discrete
+    ]
+
+
+def _has_dimensions(pair: TensorPair) -> bool:
+    return len(pair.golden.shape or ()) > 1
+
+
+class SystematicWeights(Struct, frozen=True):
+    """What all weights of a slice have.
+
+    Attributes:
+        rule: the entry that holds.
+        said: the sentence.
+        level: how far off it makes each of them.
+        pairs: those that have it.
+    """
+
+    rule: SystematicRule
+    said: Message
+    level: float
+    pairs: frozenset[int]
+
+
+ROUNDED: Final = SystematicRule("rounded", _PLACE, of="weights")
+SCALED: Final = SystematicRule("scaled", _PLACE, of="weights")
+QUANTISED: Final = SystematicRule("quantised", _PLACE, of="weights")
+REPLACED: Final = SystematicRule("replaced", _PLACE, of="weights")
+PRODUCTS: Final = SystematicRule("products", _PLACE, of="products", is_fault=False)
+DROPOUT: Final = SystematicRule("dropout", _PLACE, of="dropouts")
+
+SYSTEMATIC_RULES: Final = (ROUNDED, SCALED, QUANTISED, REPLACED, PRODUCTS, DROPOUT)
+"""In the order in which they are asked."""
+
+OF_WEIGHTS: Final = frozenset(rule.name for rule in SYSTEMATIC_RULES if rule.of == "weights")
+"""Names of those that are found in weights."""
+
+
+def in_weights(
+    weights: Sequence[Weight], parameter_floor: float, stored: float = 0.0, *, may_be_trained: bool = False
+) -> SystematicWeights | None:
+    """Say what all weights have that differ; None where it is not nearly all of them.
+
+    Args:
+        weights: all that were compared.
+        parameter_floor: parameters that are so many roundings apart differ; from statistics, twice as many.
+        stored: unit roundoff of the format that the values of the run were stored from.
+        may_be_trained: a step of training may have made weights others, and left most of the largest alone.
+    """
+    least = 2.0 * parameter_floor
+    differing = [one for one in weights if one.error > max(least * max(one.roundoff, stored), _SAME)]
+    known = sum(weight.is_matrix for weight in weights)
+    among = _Among(differing, known)
+    if known < LEAST_WEIGHTS.value or not among.nearly_all(differing):
+        return None
+    found = _rounded(among) or _scaled(among)
+    return found or (None if may_be_trained else _quantised(among) or _replaced(among))
+
+
+class _Among(NamedTuple):
+    """The weights that differ, and how many matrices were compared."""
+
+    differing: Sequence[Weight]
+    known: int
+
+    def nearly_all(self, having: Sequence[Weight]) -> bool:
+        """Tell whether nearly all matrices that were compared are among some weights."""
+        return sum(weight.is_matrix for weight in having) >= NEARLY_ALL.value * self.known
+
+    def amount(self, having: Sequence[Weight]) -> Mapping[str, int | Message]:
+        """Say how many matrices have a difference, of how many, and how far off they are."""
+        matrices = [weight for weight in having if weight.is_matrix]
+        size = "size.number" if _are_exact(matrices) else "size.at_least"
+        said = Message.of(size, error=_middle(matrices))
+        return {"count": len(matrices), "known": self.known, "size": said}
+
+
+class _Format(NamedTuple):
+    """A format that numbers are rounded to: its name, the bits of its mantissa, its least number."""
+
+    name: str
+    bits: int
+    least: float
+
+    def nearest(self, number: float) -> float:
+        """Round a number as the format does: half of the time up, to even."""
+        if not number or not math.isfinite(number):
+            return number
+        spacing = max(math.ldexp(1.0, math.frexp(number)[1] - self.bits), self.least)
+        return round(number / spacing) * spacing
+
+
+_FORMATS: Final = (_Format("float16", 11, 2.0**-24), _Format("bfloat16", 8, 2.0**-133))
+"""Finer first: what fits a finer one fits coarser ones only by chance."""
+
+
+def _rounded(among: _Among) -> SystematicWeights | None:
+    """Look for a format: rounding keeps order, so it rounds the largest and the smallest element as well."""
+    for one in _FORMATS:
+        for side in ("target", "golden"):
+            fitting = [weight for weight in among.differing if _is_rounded(weight, one, side)]
+            having = [weight for weight in fitting if _has_other_ends(weight)]
+            if among.nearly_all(having):
+                said = Message.of(f"systematic.rounded_{side}", dtype=one.name, **among.amount(having))
+                return _found(ROUNDED, said, max(UNIT_ROUNDOFF[one.name], _middle(having)), fitting)
+    return None
+
+
+def _is_rounded(weight: Weight, to: _Format, side: str) -> bool:
+    ends = _ends(weight.measured)
+    if side == "golden":
+        ends = [(target, golden) for golden, target in ends]
+    return bool(ends) and all(abs(to.nearest(one) - other) <= _SAME * abs(one) for one, other in ends)
+
+
+def _has_other_ends(weight: Weight) -> bool:
+    return any(abs(one - other) > _SAME * abs(one) for one, other in _ends(weight.measured))
+
+
+def _quantised(among: _Among) -> SystematicWeights | None:
+    """Look for weights of which the largest element is kept, as scales are made of it."""
+    having = [weight for weight in among.differing if _keeps_its_largest(weight)]
+    if not among.nearly_all(having):
+        return None
+    steps = [step for weight in having if weight.is_matrix and (step := _steps(weight)) is not None]
+    bits = next((bits for bits in (8, 4) if steps and _fits(median(steps), bits)), None)
+    said = "systematic.quantised" if bits is None else "systematic.quantised_to"
+    level = _middle(having) if _are_exact(having) else median(map(_of_eight_bits, having))
+    return _found(QUANTISED, Message.of(said, bits=bits or 0, **among.amount(having)), level, having)
+
+
+def _keeps_its_largest(weight: Weight) -> bool:
+    ends = _ends(weight.measured)
+    golden, target = (max((abs(pair[side]) for pair in ends), default=0.0) for side in (0, 1))
+    return golden > 0.0 and abs(golden - target) <= _SAME * golden
+
+
+def _steps(weight: Weight) -> float | None:
+    """Return in how many steps the largest element was cut: a step makes an error of 1 / sqrt(12) of it."""
+    errors, largest = weight.measured.errors, _largest_over_rms(weight.measured.golden)
+    if errors is None or largest is None or not errors.relative_l2:
+        return None
+    return largest / (errors.relative_l2 * math.sqrt(12.0))
+
+
+def _fits(steps: float, bits: int) -> bool:
+    """Tell whether numbers of so many bits make such steps; those of each row for itself are smaller."""
+    most: int = 2 ** (bits - 1) - 1
+    return most / BITS_LEFT.value <= steps <= most * BITS_LEFT.value
+
+
+def _of_eight_bits(weight: Weight) -> float:
+    return (_largest_over_rms(weight.measured.golden) or UNKNOWN_LEVEL.value) / (127.0 * math.sqrt(12.0))
+
+
+def _largest_over_rms(side: SideSummary | None) -> float | None:
+    if side is None or not side.size or not side.norm or side.maximum is None or side.minimum is None:
+        return None
+    return max(abs(side.maximum), abs(side.minimum)) / (abs(side.norm) / math.sqrt(side.size))
+
+
+def _scaled(among: _Among) -> SystematicWeights | None:
+    """Look for one number that all weights were multiplied by."""
+    scales = {
+        weight.pair: scale for weight in among.differing if (scale := _scale(weight.measured)) is not None
+    }
+    known = [scales[weight.pair] for weight in among.differing if weight.is_matrix and weight.pair in scales]
+    if not known:
+        return None
+    scale = median(known)
+    having = [
+        weight for weight in among.differing if abs(scales.get(weight.pair, math.inf) - scale) <= 4.0 * _SAME
+    ]
+    if not among.nearly_all(having):
+        return None
+    said = Message.of("systematic.scaled", scale=scale, **among.amount(having))
+    return _found(SCALED, said, abs(scale - 1.0), having)
+
+
+def _scale(measured: Measurement) -> float | None:
+    """Return the number that both ends of a weight, and its norm, were multiplied by."""
+    golden, target = measured.golden, measured.target
+    norms = [(golden.norm, target.norm)] if golden is not None and target is not None else []
+    both = [*_ends(measured), *((one, other) for one, other in norms if one and other)]
+    scales = [other / one for one, other in both if one]
+    if len(scales) < 2 or max(scales) - min(scales) > 4.0 * _SAME * abs(scales[0]):  # noqa: PLR2004
+        return None
+    return scales[0]
+
+
+def _replaced(among: _Among) -> SystematicWeights:
+    having = among.differing
+    level = _middle(having) if _are_exact(having) else UNKNOWN_LEVEL.value
+    return _found(REPLACED, Message.of("systematic.replaced", **among.amount(having)), level, having)
+
+
+def _found(rule: SystematicRule, said: Message, level: float, having: Sequence[Weight]) -> SystematicWeights:
+    most = math.inf if rule is REPLACED else BEYOND_LEVEL.value * level
+    return SystematicWeights(rule, said, level, frozenset(one.pair for one in having if one.error <= most))
+
+
+def _are_exact(weights: Sequence[Weight]) -> bool:
+    return all(weight.measured.errors is not None for weight in weights)
+
+
+def _middle(weights: Sequence[Weight]) -> float:
+    return median(weight.error for weight in weights)
+
+
+def _ends(measured: Measurement) -> list[tuple[float, float]]:
+    golden, target = measured.golden, measured.target
+    if golden is None or target is None:
+        return []
+    both = ((golden.maximum, target.maximum), (golden.minimum, target.minimum))
+    return [(one, other) for one, other in both if one is not None and other is not None]
+
+
+class Dropout(NamedTuple):
+    """A dropout that was compared.
+
+    Attributes:
+        row: index of its row.
+        golden_drops: whether it gave other values than it was given; likewise target_drops.
+        drew_otherwise: what it was given agrees, and what it gave does not.
+    """
+
+    row: int
+    golden_drops: bool
+    target_drops: bool
+    drew_otherwise: bool
+
+
+def in_dropouts(dropouts: Sequence[Dropout]) -> Message | None:
+    """Say how the dropouts of a slice differ; None where they agree, or one alone is otherwise.
+
+    Some have a probability of 0, and are off at all times.
+    """
+    least, known = LEAST_DROPOUTS.value, len(dropouts)
+    golden = sum(one.golden_drops for one in dropouts)
+    target = sum(one.target_drops for one in dropouts)
+    if target >= least and not golden:
+        return Message.of("systematic.dropout_target", count=target, known=known)
+    if golden >= least and not target:
+        return Message.of("systematic.dropout_golden", count=golden, known=known)
+    if min(golden, target) >= least and any(one.drew_otherwise for one in dropouts):
+        return Message.of("systematic.dropout_both", count=target, known=known)
+    return None
+
+
+def drops(given: SideSummary | None, gave: SideSummary | None) -> bool | None:
+    """Tell whether a dropout is on, by what it was given and gave on one side; None if that is not known."""
+    if given is None or gave is None:
+        return None
+    numbers = ((given.norm, gave.norm), (given.maximum, gave.maximum), (given.minimum, gave.minimum))
+    known = [(one, other) for one, other in numbers if one is not None and other is not None]
+    if not known:
+        return None
+    return any(abs(one - other) > _SAME * max(abs(one), abs(other)) for one, other in known)

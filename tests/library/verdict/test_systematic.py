@@ -1,0 +1,305 @@
+"""What a whole run has is said once, and a fault beside it is named all the same."""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+
+import ml_dtypes
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from library.verdict.made_slices import Array, Call, Judged, judge, make, values_of, with_error
+
+from firstdrift.metrics.measurement import Measurement, MeasurementKind, SideSummary
+from firstdrift.model.slice import Coordinates
+from firstdrift.operators.properties import is_dropout
+from firstdrift.verdict.findings import conclude, judge_after
+from firstdrift.verdict.judgement import NodeClass, SliceJudgement
+from firstdrift.verdict.systematic import _FORMATS, Weight, _Format, in_weights
+from firstdrift.wording.text import text_of
+
+Change = Callable[[Array], Array]
+LAYERS = 5
+DTYPES = {"float16": np.float16, "bfloat16": ml_dtypes.bfloat16}
+
+
+def to_bfloat16(weight: Array) -> Array:
+    return weight.astype(ml_dtypes.bfloat16).astype(np.float32)
+
+
+def to_bits(bits: int) -> Change:
+    most = 2 ** (bits - 1) - 1
+
+    def rounded(weight: Array) -> Array:
+        unit = np.abs(weight).max(axis=-1, keepdims=True) / most
+        return (np.round(weight / unit) * unit).astype(np.float32)
+
+    return rounded
+
+
+def another(weight: Array) -> Array:
+    return with_error(weight, 0.1, "another checkpoint")
+
+
+def network(
+    change: Change, *, but: Mapping[int, Change] | None = None, faults: Mapping[int, float] | None = None
+) -> list[Call]:
+    """Return layers that multiply by weights; of some the weight changes otherwise, or the output is off."""
+    calls, given = [], values_of("words")
+    golden = target = given
+    for layer in range(LAYERS):
+        weight = values_of(f"weight {layer}", (32, 32))
+        other = (but or {}).get(layer, change)(weight)
+        before, (golden, target) = (golden, target), (_times(golden, weight), _times(target, other))
+        if fault := (faults or {}).get(layer):
+            target = with_error(target, fault, "fault")
+        name = f"Module.layers.{layer}.Linear.forward.0"
+        calls.append(Call(name, None, [before], [(golden, target)], {"weight": (weight, other)}))
+    return calls
+
+
+def _times(given: Array, weight: Array) -> Array:
+    return (given @ weight.T / np.sqrt(32.0)).astype(np.float32)
+
+
+def rules(said: SliceJudgement) -> list[str]:
+    return [one.rule.removeprefix("systematic.") for one in said.systematic]
+
+
+@pytest.mark.parametrize(
+    ("change", "rule", "words"),
+    [
+        pytest.param(to_bfloat16, "rounded", "rounded to bfloat16 (5 of 5, off by 0.0022)", id="bfloat16"),
+        pytest.param(to_bits(8), "quantised", "to 8 bits", id="8-bits"),
+        pytest.param(to_bits(4), "quantised", "to 4 bits", id="4-bits"),
+        pytest.param(lambda weight: np.float32(1.25) * weight, "scaled", "golden times 1.25", id="scaled"),
+        pytest.param(another, "replaced", "the weights are others (5 of 5, off by 0.1)", id="replaced"),
+    ],
+)
+def test_what_all_weights_have_is_said_once(change: Change, rule: str, words: str) -> None:
+    judged = judge(*network(change))
+    assert (rules(judged.said), judged.origins, judged.said.counts.error) == ([rule], [], 0)
+    found = conclude([judged.said, judged.said])
+    assert [one.is_fault for one in found.systematic] == [True]
+    assert (found.first_bad_node, found.first_bad_token, found.suspects) == (None, None, ())
+    assert words in text_of(found.summary)
+    assert text_of(found.summary).endswith("Beside that, no fault was found.")
+
+
+def test_it_is_said_in_chinese() -> None:
+    said = conclude([judge(*network(to_bfloat16)).said]).summary
+    assert text_of(said, "zh").startswith("target 的权重普遍是 golden 的权重舍入到 bfloat16 的结果")
+
+
+def test_golden_may_be_the_one_that_was_rounded() -> None:
+    calls = [
+        Call(call.name, None, call.inputs, call.outputs, {"weight": _swapped(call.parameters["weight"])})
+        for call in network(to_bfloat16)
+    ]
+    assert "the weights of golden are those" in text_of(judge(*calls).said.systematic[0].reason)
+
+
+def _swapped(values: object) -> tuple[object, object]:
+    assert isinstance(values, tuple)
+    return values[1], values[0]
+
+
+def test_a_fault_beside_it_is_named() -> None:
+    judged = judge(*network(to_bfloat16, faults={3: 0.3}))
+    assert rules(judged.said) == ["rounded"]
+    assert judged.origins == ["Module.layers.3.Linear.forward.0"]
+    assert judged.first.node_class is NodeClass.SOURCE
+    summary = text_of(conclude([judged.said]).summary)
+    assert summary.startswith("Throughout, the weights of the target are")
+    assert "layers.3 is the first bad node" in summary
+
+
+def test_a_weight_that_differs_otherwise_is_named() -> None:
+    judged = judge(*network(to_bfloat16, but={2: lambda weight: np.float32(1.5) * weight}))
+    assert rules(judged.said) == ["rounded"]
+    assert judged.origins == ["Module.layers.2.Linear.forward.0"]
+    assert judged.first.node_class is NodeClass.WEIGHTS_DIFFER
+
+
+def test_a_weight_that_is_much_further_off_is_named_where_its_largest_element_is_kept() -> None:
+    def spoilt(weight: Array) -> Array:
+        other = to_bits(8)(weight)
+        row = 0 if np.abs(weight).max() > np.abs(weight[0]).max() else 1
+        other[row] = -other[row]
+        return other
+
+    judged = judge(*network(to_bits(8), but={2: spoilt}))
+    assert rules(judged.said) == ["quantised"]
+    assert judged.first.target == "Module.layers.2.Linear.forward.0"
+    assert judged.first.node_class is NodeClass.WEIGHTS_DIFFER
+
+
+def test_a_few_weights_are_no_difference_of_the_whole_run() -> None:
+    same: Change = lambda weight: weight  # noqa: E731
+    judged = judge(*network(to_bfloat16, but={0: same, 1: same}))
+    assert rules(judged.said) == []
+    assert judged.first.target == "Module.layers.2.Linear.forward.0"
+
+
+def test_weights_of_a_coarser_dtype_are_what_their_dtype_says() -> None:
+    calls = [
+        Call(
+            f"Module.layers.{layer}.Linear.forward.0",
+            None,
+            [0.0],
+            [0.0],
+            {"weight": (weight, weight.astype(ml_dtypes.bfloat16))},
+        )
+        for layer in range(LAYERS)
+        for weight in [values_of(f"weight {layer}", (32, 32))]
+    ]
+    assert rules(judge(*calls).said) == []
+
+
+def later_step(change: Change, before: Sequence[SliceJudgement]) -> SliceJudgement:
+    made = make(*network(change), coordinates=Coordinates(step=1))
+    return judge_after(before, made.plan, made.rows, made.measurements)
+
+
+def test_after_a_step_weights_are_others_by_training_unless_they_were_before() -> None:
+    assert rules(later_step(another, [])) == []
+    assert rules(later_step(to_bits(8), [])) == []
+    assert rules(later_step(to_bits(8), [judge(*network(to_bits(8))).said])) == ["quantised"]
+    assert rules(later_step(to_bfloat16, [])) == ["rounded"]
+
+
+def test_products_of_tf32_are_healthy_and_said() -> None:
+    off = [(0.0, 3e-4), *[(3e-4, 3e-4)] * 4]
+    calls = [
+        Call(f"Module.layers.{at}.Linear.forward.0", None, [given], [gave], {"weight": 0.0})
+        for at, (given, gave) in enumerate(off)
+    ]
+    judged = judge(*calls)
+    assert (rules(judged.said), judged.origins) == (["products"], [])
+    found = conclude([judged.said])
+    assert not found.has_fault
+    assert "as coarse as TF32, HF32 makes it" in text_of(found.summary)
+    assert "No fault found" in text_of(found.summary)
+
+
+def dropped(values: Array, seed: int) -> Array:
+    kept = np.random.default_rng(seed).random(values.shape) > 0.1
+    return (values * kept / 0.9).astype(np.float32)
+
+
+def with_dropouts(golden: Sequence[int | None], target: Sequence[int | None]) -> Judged:
+    """Judge a chain of dropouts, each with a seed or off."""
+    calls, (one, other) = [], (values_of("words"), values_of("words"))
+    for at, (first, second) in enumerate(zip(golden, target, strict=True)):
+        before = (one, other)
+        one = one if first is None else dropped(one, first)
+        other = other if second is None else dropped(other, second)
+        name = f"Module.layers.{at}.dropout.Dropout.forward.0"
+        calls.append(Call(name, None, [before], [(one, other)]))
+    return judge(*calls, Call("Module.head.Linear.forward.0", None, [(one, other)], [(one, other)]))
+
+
+@pytest.mark.parametrize(
+    ("golden", "target", "words"),
+    [
+        pytest.param(
+            [None] * 3, [1, 2, 3], "on in the target, and not in golden (3 of 3 places)", id="target"
+        ),
+        pytest.param(
+            [1, 2, 3], [None] * 3, "on in golden, and not in the target (3 of 3 places)", id="golden"
+        ),
+        pytest.param([1, 2, 3], [4, 5, 6], "drew other numbers in the two runs (3 of 3 places)", id="both"),
+    ],
+)
+def test_dropout_is_said_once(golden: list[int | None], target: list[int | None], words: str) -> None:
+    judged = with_dropouts(golden, target)
+    assert (rules(judged.said), judged.origins) == (["dropout"], [])
+    found = conclude([judged.said])
+    assert found.has_fault
+    assert words in text_of(found.summary)
+    assert text_of(found.summary).endswith("no first bad node is named.")
+
+
+def test_the_same_seed_is_no_difference_and_one_dropout_is_a_place() -> None:
+    assert rules(with_dropouts([1, 2, 3], [1, 2, 3]).said) == []
+    one = with_dropouts([None] * 3, [None, 2, None])
+    assert (rules(one.said), one.first.target) == ([], "Module.layers.1.dropout.Dropout.forward.0")
+
+
+def test_what_is_given_two_tensors_is_no_dropout() -> None:
+    one, other = values_of("words"), values_of("residual")
+    calls = [
+        Call(
+            f"Functional.dropout_add.{at}.forward",
+            None,
+            [(one, one), (other, other)],
+            [(one + other, dropped(one, at) + other)],
+        )
+        for at in range(3)
+    ]
+    judged = judge(*calls)
+    assert (rules(judged.said), len(judged.origins)) == ([], 3)
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [("Dropout", True), ("Functional.dropout", True), ("StableDropout", True), ("dropout_layer_norm", False)],
+)
+def test_a_dropout_does_nothing_else(name: str, *, expected: bool) -> None:
+    assert is_dropout(name) is expected
+
+
+NUMBERS = st.floats(2.0**-20, 2.0**15, width=32) | st.floats(-(2.0**15), -(2.0**-20), width=32)
+
+
+@settings(deadline=None, derandomize=True, max_examples=200)
+@given(NUMBERS, st.sampled_from(_FORMATS))
+def test_numbers_are_rounded_as_the_formats_do(number: float, to: _Format) -> None:
+    assert to.nearest(number) == float(np.float32(number).astype(DTYPES[to.name]))
+
+
+def weight_of(seed: int, change: Change) -> Weight:
+    """Return a weight of which statistics alone are known."""
+    golden = np.random.default_rng(seed).standard_normal((16, 16)).astype(np.float32)
+    sides = [_summary(golden), _summary(change(golden))]
+    known = zip(*((one.maximum or 0.0, one.minimum or 0.0, one.norm or 0.0) for one in sides), strict=True)
+    error = max(abs(one - other) for one, other in known) / (sides[0].norm or 1.0)
+    measured = Measurement(MeasurementKind.STATISTICS, golden=sides[0], target=sides[1])
+    return Weight(seed, measured, error, 2.0**-24, is_matrix=True)
+
+
+def _summary(values: Array) -> SideSummary:
+    norm = float(np.linalg.norm(values.astype(np.float64)))
+    return SideSummary(values.size, float(values.max()), float(values.min()), float(values.mean()), norm)
+
+
+@settings(deadline=None, derandomize=True, max_examples=50)
+@given(
+    st.lists(st.integers(0, 2**32 - 1), min_size=8, max_size=12, unique=True),
+    st.sampled_from(
+        [
+            ("rounded", to_bfloat16),
+            ("rounded", lambda weight: weight.astype(np.float16).astype(np.float32)),
+            ("scaled", lambda weight: np.float32(0.75) * weight),
+            ("replaced", another),
+        ]
+    ),
+)
+def test_statistics_tell_the_same(seeds: list[int], kind: tuple[str, Change]) -> None:
+    rule, change = kind
+    weights = [weight_of(seed, change) for seed in seeds]
+    found = in_weights(weights, 2.0)
+    assert found is not None
+    assert found.rule.id == rule
+    assert found.level <= 1.0
+    assert found.pairs <= set(seeds)
+    assert (
+        in_weights([*weights, *(weight_of(seed, lambda one: one) for seed in range(len(seeds)))], 2.0) is None
+    )
+
+
+def test_a_weight_without_numbers_tells_nothing() -> None:
+    nothing = Measurement(MeasurementKind.DIGEST, equal=False)
+    found = in_weights([Weight(at, nothing, 0.1, 2.0**-24, is_matrix=True) for at in range(8)], 2.0)
+    assert found is not None
+    assert (found.rule.id, math.isfinite(found.level)) == ("replaced", True)
