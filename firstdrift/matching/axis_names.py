@@ -32,8 +32,7 @@ def _order(golden: TensorRecord, target: TensorRecord) -> tuple[int, ...] | None
     names = _names(golden), _names(target)
     if names[0] == names[1] or sorted(names[0]) != sorted(names[1]):
         return None
-    is_moved = target.location is not None and bool(target.location.permutation)
-    if is_moved or golden.shards or target.shards:
+    if _is_moved(target.location) or golden.shards or target.shards:
         return None
     return tuple(names[1].index(name) for name in names[0])
 
