@@ -240,7 +240,9 @@ def stored_tally(session: Session, pair: SlicePair) -> Tally:
     columns = PairEntry.__table__.c
     of_slice = (columns.slice_pair_id == pair.id, columns.verdict.in_(BAD))
     flagged = session.execute(select(columns.row, columns.reasons).where(*of_slice))
-    return Tally(pair.judgement.counts, classes, verdicts, _by_reason(flagged.tuples()))
+    return Tally(
+        pair.judgement.counts, classes, verdicts, _by_reason((row, reasons) for row, reasons in flagged)
+    )
 
 
 def dtypes_of(session: Session, pair: SlicePair) -> frozenset[str]:

@@ -158,7 +158,7 @@ def test_a_workbook_that_is_given_up_leaves_nothing_behind(
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     monkeypatch.setattr(workbook, "BEAT", 5)
-    pieces = workbook.workbook(("number",), ([number] for number in range(1000)))
+    pieces = workbook.workbook(("number",), (("Sheet1", [number]) for number in range(1000)), ("Sheet1",))
     assert [next(pieces), next(pieces)] == [b"", b""]
     assert any(tmp_path.iterdir())
     pieces.close()

@@ -85,9 +85,7 @@ def test_what_does_not_fit_in_a_sheet_goes_on_in_another(
 ) -> None:
     monkeypatch.setattr(workbook, "ROWS", 2)
     rows = [("api", [number]) for number in range(5)] + [("layer", [9])]
-    (tmp_path / "book.xlsx").write_bytes(
-        b"".join(workbook.workbook_of_sheets(("number",), rows, ("layer", "api")))
-    )
+    (tmp_path / "book.xlsx").write_bytes(b"".join(workbook.workbook(("number",), rows, ("layer", "api"))))
     book = openpyxl.load_workbook(tmp_path / "book.xlsx")
     assert book.sheetnames == ["layer", "api", "api 2", "api 3"]
     assert [row[0] for row in book["api 3"].iter_rows(values_only=True)] == ["number", 4]
