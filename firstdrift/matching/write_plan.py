@@ -1,6 +1,6 @@
 """Write a plan of what was matched: matches in the order of the target nodes, tensors, what is left over."""
 
-from collections.abc import Container, Iterator
+from collections.abc import Container, Iterator, Sequence
 
 from msgspec.structs import replace
 
@@ -15,7 +15,7 @@ from firstdrift.matching.implementations.element_order import with_order_of_laye
 from firstdrift.matching.implementations.pair_tensors import Pairer, pairer_of, with_views
 from firstdrift.matching.implementations.token_order import as_recorded as left_as_recorded
 from firstdrift.matching.implementations.token_order import by_sequence, say_order, turned_batch
-from firstdrift.matching.implementations.token_rows import common_rows, say_rows
+from firstdrift.matching.implementations.token_rows import Nodes, common_rows, say_rows
 from firstdrift.matching.manual.said_views import pair_said_views
 from firstdrift.matching.pairing import Join, Pairing
 from firstdrift.matching.plan import Messages, NodeMatch, Origin, SlicePlan, TensorPair, UnmatchedTensor
@@ -65,7 +65,7 @@ def _pair_other(
 ) -> list[NodeMatch]:
     """Pair the tensors of two implementations of one model, each seen as the other has it."""
     batch = turned_batch(work.golden, work.target, work.pairs())
-    seen = golden, target if batch is None else by_sequence(target, batch)
+    seen: Nodes = golden, target if batch is None else by_sequence(target, batch)
     rows = common_rows(seen, work.pairs())
     if rows is not None:
         seen = rows[0].see(seen[0]), rows[1].see(seen[1])
@@ -82,8 +82,8 @@ def _pair_other(
 
 def _pair_tensors(
     work: Pairing,
-    golden: tuple[Node, ...],
-    target: tuple[Node, ...],
+    golden: Sequence[Node],
+    target: Sequence[Node],
     tensors: TensorPairing,
     pairer: Pairer | None = None,
 ) -> list[NodeMatch]:

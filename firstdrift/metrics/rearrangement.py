@@ -45,15 +45,24 @@ def rearranged(
     if whole is None or np.squeeze(array).shape != np.squeeze(whole).shape or _are_same(array, whole):
         return array, None
     for axis in (-1, 0) if np.squeeze(array).ndim > 1 else (-1,):
-        if not _have_same_numbers(array, whole, axis):
-            continue
-        order, how = best_arrangement(array, whole, axis, _orders(_size(array, axis)))
-        if order is None:
-            continue
-        moved = np.take(np.squeeze(array), order, axis=axis).reshape(array.shape)
-        if _are_same(moved, whole) and (witnesses is None or _are_witnessed(order, witnesses())):
-            return moved, how
+        order, how = _order(array, whole, axis)
+        if order is not None and (witnesses is None or _are_witnessed(order, witnesses())):
+            return _moved(array, order, axis), how
     return array, None
+
+
+def _order(array: Array, whole: Array, axis: int) -> tuple[Array | None, Message | None]:
+    """Return the order along a dimension that makes two tensors the same, and what it is called."""
+    if not _have_same_numbers(array, whole, axis):
+        return None, None
+    order, how = best_arrangement(array, whole, axis, _orders(_size(array, axis)))
+    is_found = order is not None and _are_same(_moved(array, order, axis), whole)
+    return (order, how) if is_found else (None, None)
+
+
+def _moved(array: Array, order: Array, axis: int) -> Array:
+    moved: Array = np.take(np.squeeze(array), order, axis=axis).reshape(array.shape)
+    return moved
 
 
 def _are_witnessed(order: Array, witnesses: Sequence[Array]) -> bool:

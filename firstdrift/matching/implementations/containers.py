@@ -8,7 +8,7 @@ modules run nothing and are never recorded; none is put in for them.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 
 from msgspec.structs import replace
 
@@ -21,13 +21,8 @@ _PREFIX = "container:"
 def with_containers(nodes: Sequence[Node]) -> tuple[Node, ...]:
     """Put in the containers that were not recorded, each after the last module that it holds."""
     names = {node.path: node.name for node in reversed(nodes)}
-    parents = {node.name: node for node in nodes}
-    ends: dict[str, int] = {}
-    around: list[list[str]] = []
-    for at, node in enumerate(nodes):
-        above = parents[node.parent].path if node.parent in parents else ""
-        around.append([path for path in _around(node.path, above) if path not in names])
-        ends.update(dict.fromkeys(around[-1], at))
+    around = _unrecorded(nodes, names)
+    ends = {path: at for at, paths in enumerate(around) for path in paths}
     lists = _lists((*names, *ends))
     put_in = {path: at for path, at in ends.items() if path not in lists}
     names |= {path: _PREFIX + path for path in put_in}
@@ -36,6 +31,13 @@ def with_containers(nodes: Sequence[Node]) -> tuple[Node, ...]:
         for node, inside in zip(nodes, around, strict=True)
     ]
     return tuple(_in_order(placed, put_in, names))
+
+
+def _unrecorded(nodes: Sequence[Node], recorded: Container[str]) -> list[list[str]]:
+    """Return for each module the paths between it and the one around it that nobody recorded."""
+    paths = {node.name: node.path for node in nodes}
+    between = (_around(node.path, paths.get(node.parent or "", "")) for node in nodes)
+    return [[path for path in of_node if path not in recorded] for of_node in between]
 
 
 def _around(path: str, above: str) -> list[str]:

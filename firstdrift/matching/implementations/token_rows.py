@@ -54,23 +54,25 @@ class Rows(Struct, frozen=True):
         pairs = zip(self.runs[::2], self.runs[1::2], strict=True)
         return tuple(token for first, count in pairs for token in tokens[first : first + count])
 
-    def see(self, nodes: Iterable[Node]) -> tuple[Node, ...]:
+    def see(self, nodes: Sequence[Node]) -> Sequence[Node]:
         """See the tensors of nodes without the rows of padding, where their values were saved."""
-        return tuple(replace(node, tensors=tuple(map(self._seen, node.tensors))) for node in nodes)
+        if not self.runs:
+            return nodes
+        return [replace(node, tensors=tuple(map(self._seen, node.tensors))) for node in nodes]
 
     def _seen(self, record: TensorRecord) -> TensorRecord:
-        shape, sizes = record.shape or (), len(self.shape)
-        is_value = record.is_tensor and record.role in (Role.INPUT, Role.OUTPUT) and record.shards is None
-        if not (self.runs and is_value) or record.location is None:
+        behind = self._behind(record.shape or ())
+        is_value = record.role in (Role.INPUT, Role.OUTPUT) and record.shards is None
+        if behind is None or record.location is None or not is_value:
             return record
-        if shape[:sizes] == self.shape:
-            rest = shape[sizes:]
-        elif len(shape) == TOKEN_DIMENSIONS and shape[0] == prod(self.shape):
-            rest = shape[1:]
-        else:
-            return record
-        steps = ViewStep(SHAPED, (prod(self.shape), *rest)), ViewStep(ROWS, self.runs)
-        return replace(with_steps(record, *steps), shape=(sum(self.runs[1::2]), *rest))
+        steps = ViewStep(SHAPED, (prod(self.shape), *behind)), ViewStep(ROWS, self.runs)
+        return replace(with_steps(record, *steps), shape=(sum(self.runs[1::2]), *behind))
+
+    def _behind(self, shape: tuple[int, ...]) -> tuple[int, ...] | None:
+        """Return the sizes behind sequence and length, or behind flat rows; None of what has neither."""
+        if shape[: len(self.shape)] == self.shape:
+            return shape[len(self.shape) :]
+        return shape[1:] if len(shape) == TOKEN_DIMENSIONS and shape[0] == prod(self.shape) else None
 
 
 def common_rows(nodes: Nodes, matched: Iterable[Pair]) -> tuple[Rows, Rows] | None:

@@ -129,20 +129,29 @@ def _last_tokens(case: _Case) -> Seen | None:
     """See what the last tokens have of what all tokens have."""
     if not case.of_vocabulary or case.is_weight:
         return None
-    sides = (case.first, case.second, case.golden), (case.second, case.first, case.target)
-    for whole, last, record in sides:
-        if record.location is not None and (runs := rows_of(record.location)):
-            step, sequences, length = _last_rows(runs), len(runs) // 2, max(runs[1::2])
-        else:
-            step, sequences, length = ViewStep(LAST, (1,)), whole[0], whole[1] if len(whole) == 3 else 1  # noqa: PLR2004
-        if length > 1 and last[-1] == whole[-1] and prod(last) == sequences * whole[-1]:
+    for record, last in ((case.golden, case.second), (case.target, case.first)):
+        if (step := _to_last(record, last)) is not None:
             return _some_of(case, record, step, Message.of("matching.transform.last_tokens"))
     return None
 
 
-def rows_of(location: DataLocation) -> tuple[int, ...]:
+def _to_last(record: TensorRecord, last: Shape) -> ViewStep | None:
+    """Say how the last token of each sequence is taken; None unless that gives another shape."""
+    shape, runs = record.shape or (), rows_of(record.location)
+    if runs:
+        step, sequences, longest = _last_rows(runs), len(runs) // 2, max(runs[1::2])
+    elif len(shape) == 3:  # noqa: PLR2004 ([batch, sequence, vocabulary])
+        step, sequences, longest = ViewStep(LAST, (1,)), *shape[:2]
+    else:
+        return None
+    is_last = longest > 1 and last[-1] == shape[-1] and prod(last) == sequences * shape[-1]
+    return step if is_last else None
+
+
+def rows_of(location: DataLocation | None) -> tuple[int, ...]:
     """Return the rows that are taken of a tensor of which some are compared, as runs; nothing of all."""
-    return next((step.numbers for step in reversed(location.view) if step.name == ROWS), ())
+    steps = () if location is None else location.view
+    return next((step.numbers for step in reversed(steps) if step.name == ROWS), ())
 
 
 def _last_rows(runs: tuple[int, ...]) -> ViewStep:

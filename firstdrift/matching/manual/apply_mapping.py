@@ -11,16 +11,14 @@ import re
 from collections import defaultdict
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from itertools import chain, product
+from itertools import chain
 from typing import Final, TypeAlias
 
-from msgspec import Struct, field
-
 from firstdrift.groups import grouped, known
-from firstdrift.matching.fused.find_fused import complete_join, join_operators
+from firstdrift.matching.manual.applied import Applied
 from firstdrift.matching.manual.mapping import TOP_LAYER, MappingEntry, MappingFile, MappingKind, split_item
-from firstdrift.matching.pairing import Join, Pairing, SaidView
-from firstdrift.matching.plan import Messages, Origin
+from firstdrift.matching.pairing import Pairing, SaidView
+from firstdrift.matching.plan import Messages
 from firstdrift.matching.structure.sequence_alignment import Pair
 from firstdrift.matching.tree import (
     FORWARD_PASS,
@@ -55,103 +53,8 @@ def _apply(work: Pairing, mapping: MappingFile) -> Iterable[Message]:
     return _APPLY[mapping.kind](work, mapping)
 
 
-class _Applied(Struct):
-    """Matches what a file says, and keeps what became of each entry."""
-
-    work: Pairing
-    mapping: MappingFile
-    used: set[MappingEntry] = field(default_factory=set)
-    failures: dict[MappingEntry, Message] = field(default_factory=dict)
-
-    def match(self, pair: Pair, entries: Sequence[MappingEntry]) -> bool:
-        """Record that two nodes are the same, unless another rule said otherwise; tell whether they are."""
-        *_, entry = entries
-        if self.work.is_free(pair):
-            self._add(pair, self.mapping.name_entry(entry))
-        if pair[1] in self.work.found and pair[0] in self.work.partners:
-            self.used.update(entries)
-        else:
-            self.fail(entry, Message.of("matching.mapping.matched_otherwise"))
-        return self.is_matched(pair)
-
-    def match_all(
-        self, golden: tuple[int, ...], target: tuple[int, ...], entries: Sequence[MappingEntry]
-    ) -> bool:
-        """Record that nodes are the same, several that were fused into one; tell whether they are matched."""
-        work, pairs = self.work, list(product(golden, target))
-        if all(map(work.is_free, pairs)):
-            reason = self.mapping.name_entry(entries[0])
-            if len(pairs) == 1:
-                work.add_sure(pairs[0], Origin.MAPPING, (reason,))
-            elif min(len(golden), len(target)) == 1:
-                work.add_join(Join(golden, target, Origin.MAPPING, 1.0, (reason,)))
-        are_matched = set(pairs) <= set(work.pairs_of(golden, target))
-        self.used.update(entries if are_matched else ())
-        return are_matched
-
-    def _add(self, pair: Pair, reason: Message) -> None:
-        work = self.work
-        join = complete_join(work, self._modules_of(pair), Origin.MAPPING, reason)
-        if join is not None:
-            work.add_join(join)
-            join_operators(work, join)
-        if pair[1] not in work.found:
-            work.add_sure(pair, Origin.MAPPING, (reason,))
-
-    def name_tensors(self, pair: Pair, golden: str | None, target: str | None) -> None:
-        """Record which golden tensor of a match a target tensor is."""
-        if golden is not None and target is not None:
-            self.work.said_tensors.setdefault(pair, {})[target] = golden
-
-    def share_arguments(self, pair: Pair) -> None:
-        """Let two operators of other names that are the same share their arguments, in both passes.
-
-        Those are that have the same key and are tensors, or the same value.
-        """
-        work = self.work
-        passes = [pair, (work.golden.backward_of(pair[0]), work.target.backward_of(pair[1]))]
-        for golden, target in passes:
-            if golden is None or target is None:
-                continue
-            known = {record.label: record for record in work.golden.nodes[golden].tensors}
-            for record in work.target.nodes[target].tensors:
-                other = known.get(record.label)
-                if other is not None and (
-                    (record.is_tensor and other.is_tensor) or record.scalar == other.scalar
-                ):
-                    self.name_tensors((golden, target), record.label, record.label)
-
-    def is_matched(self, pair: Pair) -> bool:
-        """Tell whether two nodes are matched with each other."""
-        match = self.work.found.get(pair[1])
-        return match is not None and match.golden == pair[0]
-
-    def _modules_of(self, pair: Pair) -> Pair:
-        """Return the modules that run two operators, which may have been fused; modules stay as they are."""
-        work = self.work
-        around = work.golden.parents[pair[0]], work.target.parents[pair[1]]
-        have_modules = around[0] != work.golden.root and around[1] != work.target.root
-        return around if have_modules and is_operator(work.target.nodes[pair[1]]) else pair
-
-    def fail(self, entry: MappingEntry, why: Message) -> None:
-        """Remember why an entry did not match a node."""
-        self.failures.setdefault(entry, why)
-
-    def notes(self, why_never: Callable[[MappingEntry], Message]) -> Iterator[Message]:
-        """Say of each entry that matched nothing why not."""
-        for entry in self.mapping.entries:
-            if entry in self.used:
-                continue
-            if not self.mapping.may_quote:
-                yield Message.of("matching.mapping.unused_line", file=self.mapping.name, line=entry.line)
-            else:
-                why = self.failures.get(entry) or why_never(entry)
-                entry_name = self.mapping.name_entry(entry)
-                yield Message.of("matching.mapping.unused", entry=entry_name, why=why)
-
-
 def _apply_layers(work: Pairing, mapping: MappingFile) -> Iterable[Message]:
-    applied = _Applied(work, mapping)
+    applied = Applied(work, mapping)
     walker = _Walker(mapping, work.target)
     # Of a call that was run again, the first run counts.
     golden = {call_key(node): index for index, node in reversed([*_modules(work.golden)])}
@@ -169,7 +72,7 @@ def _apply_layers(work: Pairing, mapping: MappingFile) -> Iterable[Message]:
     return applied.notes(walker.why_never)
 
 
-def _apply_to_operators(applied: _Applied, walker: "_Walker") -> None:
+def _apply_to_operators(applied: Applied, walker: "_Walker") -> None:
     """Match the calls of operators that entries name, in order, within the calls of one module each."""
     work = applied.work
     golden, target = _operators_by_place(work.golden), _operators_by_place(work.target)
@@ -263,7 +166,7 @@ class _Walker:
 
 
 def _apply_cells(work: Pairing, mapping: MappingFile) -> Iterable[Message]:
-    applied = _Applied(work, mapping)
+    applied = Applied(work, mapping)
     golden = {(_cell(node), node.direction, node.call): index for index, node in _forward(work.golden)}
     whole = {entry.target: entry for entry in mapping.entries}
     for index, node in _forward(work.target):
@@ -296,7 +199,7 @@ def _cell(node: Node) -> str:
 
 
 def _apply_items(work: Pairing, mapping: MappingFile) -> Iterable[Message]:
-    applied = _Applied(work, mapping)
+    applied = Applied(work, mapping)
     indexes = indexes_by_name(work.golden.nodes), indexes_by_name(work.target.nodes)
     labels = {"golden": _labels(work.golden), "target": _labels(work.target)}
     for entry in mapping.entries:
@@ -318,7 +221,7 @@ def _apply_items(work: Pairing, mapping: MappingFile) -> Iterable[Message]:
 
 def _apply_apis(work: Pairing, mapping: MappingFile) -> Iterable[Message]:
     """Match the calls of operators that stand for each other: in each module in order, the rest in order."""
-    applied = _Applied(work, mapping)
+    applied = Applied(work, mapping)
     golden, target = _calls_of_apis(work.golden), _calls_of_apis(work.target)
     tensors = grouped((entry for entry in mapping.entries if entry.scope), lambda entry: entry.scope)
     for entry in (entry for entry in mapping.entries if not entry.scope):
@@ -340,7 +243,7 @@ _Item: TypeAlias = tuple[str, str | None]
 
 def _apply_views(work: Pairing, mapping: MappingFile) -> Iterable[Message]:
     """Match the nodes of tensors that are seen as each other, several with the one they were fused into."""
-    applied = _Applied(work, mapping)
+    applied = Applied(work, mapping)
     labels = {"golden": _labels(work.golden), "target": _labels(work.target)}
     for entries in grouped(mapping.entries, lambda entry: entry.line).values():
         items = {
@@ -356,7 +259,7 @@ def _apply_views(work: Pairing, mapping: MappingFile) -> Iterable[Message]:
 
 
 def _view_nodes(
-    applied: _Applied, entries: Sequence[MappingEntry], golden: Sequence[_Item], target: Sequence[_Item]
+    applied: Applied, entries: Sequence[MappingEntry], golden: Sequence[_Item], target: Sequence[_Item]
 ) -> Message | None:
     """Match the nodes of an item of a view mapping, and keep how their tensors are seen; say why not."""
     work = applied.work
@@ -375,7 +278,7 @@ def _known_labels(items: Iterable[_Item]) -> tuple[str, ...]:
     return tuple(known(label for _, label in items))
 
 
-def _name_tensor(applied: _Applied, pair: Pair, entry: MappingEntry) -> None:
+def _name_tensor(applied: Applied, pair: Pair, entry: MappingEntry) -> None:
     work = applied.work
     nodes = work.golden.nodes[pair[0]], work.target.nodes[pair[1]]
     for node, label in zip(nodes, (entry.golden[0], entry.target), strict=True):
@@ -442,7 +345,7 @@ def _absent(side: str, name: str) -> Message:
 
 
 def _apply_types(work: Pairing, mapping: MappingFile) -> Iterable[Message]:
-    applied = _Applied(work, mapping)
+    applied = Applied(work, mapping)
     golden, target = _by_type(work.golden), _by_type(work.target)
     for entry in mapping.entries:
         target_type, target_output = _split_type(entry.target)

@@ -84,8 +84,11 @@ _API_TENSORS: Final = (
 )
 """The lists of tensors of each, and what these are; outputs are spelled in both ways that msprobe does."""
 
-_VIEW_KEYS: Final = ("target", "golden", "view", "how")
-"""What an item of a view mapping says; how in words is for people."""
+_VIEW_KEYS: Final = ("target", "golden")
+"""What an item of a view mapping calls the tensors of the two dumps; it may say view, and how for people."""
+
+_UNKNOWN_KEY: Final = {"api": "matching.mapping.unknown_key", "view": "matching.mapping.unknown_view_key"}
+"""The id of what is said of a key that no item of such a mapping has."""
 
 _TOP_LAYER_NAMES: Final = (TOP_LAYER, "Cell")
 _OPERATOR_TYPE: Final = re.compile(r"[A-Za-z0-9_]+")
@@ -370,48 +373,45 @@ def _parse_list(name: str, root: yaml.Node) -> MappingFile:
 
 def _api_entries(root: yaml.Node) -> Iterator[MappingEntry]:
     """Read pairs of operators, each with the tensors that correspond to each other."""
+    lists = tuple(chain.from_iterable(pair[:2] for pair in _API_TENSORS))
     for item in root.value:
-        held = {key.value: (key, value) for key, value in _items(item)}
-        names = []
-        for key in _API_KEYS:
-            if key not in held:
-                missing = Message.of("matching.mapping.no_key", key=key)
-                raise _WrongError(missing, line=_line(item), hint=Message.of("matching.hint.api_mapping"))
-            names.append(_text(*held.pop(key)))
-        target, golden = names
-        line = _line(item)
+        held = _held(item, _API_KEYS, lists, "api")
+        (target, golden), line = (_text(*held[key]) for key in _API_KEYS), _line(item)
         yield MappingEntry(line, target, (golden,))
         for theirs, ours, role in _API_TENSORS:
-            first, second = (_listed_keys(held.pop(key, None)) for key in (theirs, ours))
+            first, second = (_listed_keys(held.get(key)) for key in (theirs, ours))
             if len(first) != len(second):
                 counts = Message.of("matching.mapping.unequal_lists", first=theirs, second=ours)
                 raise _WrongError(counts, line=line, key=target)
             for one, other in zip(first, second, strict=True):
                 yield MappingEntry(line, f"{role}.{one}", (f"{role}.{other}",), target)
-        for unknown, _ in held.values():
-            problem, hint = (
-                Message.of("matching.mapping.unknown_key"),
-                Message.of("matching.hint.api_mapping"),
-            )
-            raise _WrongError(problem, line=_line(unknown), key=unknown.value, hint=hint)
+
+
+def _held(
+    item: yaml.Node, needed: tuple[str, ...], possible: tuple[str, ...], kind: str
+) -> dict[str, tuple[yaml.ScalarNode, yaml.Node]]:
+    """Return what an item of a list says by its keys, of which it needs some and may have others."""
+    held = {key.value: (key, value) for key, value in _items(item)}
+    hint = Message.of(f"matching.hint.{kind}_mapping")
+    for key in filterfalse(held.__contains__, needed):
+        raise _WrongError(Message.of("matching.mapping.no_key", key=key), line=_line(item), hint=hint)
+    for name in filterfalse((*needed, *possible).__contains__, held):
+        unknown = held[name][0]
+        raise _WrongError(Message.of(_UNKNOWN_KEY[kind]), line=_line(unknown), key=name, hint=hint)
+    return held
 
 
 def _view_entries(root: yaml.Node) -> Iterator[MappingEntry]:
     """Read which tensors are seen as each other, and how."""
     for item in root.value:
-        held = {key.value: (key, value) for key, value in _items(item)}
-        target, golden, view, _ = (_listed_keys(held.pop(key, None)) for key in _VIEW_KEYS)
-        hint, line = Message.of("matching.hint.view_mapping"), _line(item)
-        for unknown, _ in held.values():
-            problem = Message.of("matching.mapping.unknown_view_key")
-            raise _WrongError(problem, line=_line(unknown), key=unknown.value, hint=hint)
-        for key, names in zip(_VIEW_KEYS, (target, golden), strict=False):
-            if not names:
-                raise _WrongError(Message.of("matching.mapping.no_key", key=key), line=line, hint=hint)
+        held = _held(item, _VIEW_KEYS, ("view", "how"), "view")
+        line, view = _line(item), _listed_keys(held.get("view"))
+        target, golden = (_listed_keys(held[key]) for key in _VIEW_KEYS)
         for step in filterfalse(VIEW.fullmatch, view):
-            raise _WrongError(
-                Message.of("matching.mapping.no_view", view=_quoted(step)), line=line, hint=hint
-            )
+            no_view = Message.of("matching.mapping.no_view", view=_quoted(step))
+            raise _WrongError(no_view, line=line, hint=Message.of("matching.hint.view_mapping"))
+        if not (target and golden):
+            raise _WrongError(Message.of("matching.mapping.empty_list"), line=line)
         for entry in [MappingEntry(line, name, golden, view=view) for name in target]:
             _require_tensors(entry)
             yield entry

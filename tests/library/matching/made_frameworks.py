@@ -37,6 +37,7 @@ class Model:
         encoder: how many encoder layers run before.
         parallel: whether attention and feed-forward block are added up together.
         query_norm: whether queries and keys have norms of their own.
+        alibi: whether positions are biases of the scores, as in Bloom: nothing is rotated, words are normed.
     """
 
     layers: int = 2
@@ -52,6 +53,7 @@ class Model:
     encoder: int = 0
     parallel: bool = False
     query_norm: bool = False
+    alibi: bool = False
 
 
 @dataclass
@@ -174,8 +176,12 @@ def torch_of(model: Model, *, statistics: bool = False) -> Writer:
     if model.vision:
         _torch_tower(torch, model)
     torch.module("model.embed_tokens", "Embedding", [("ids", 1)], [("embedded", hidden)])
-    torch.module("model.rotary_emb", "RotaryEmbedding", [("embedded", hidden)], [("cos", 8), ("sin", 8)])
     stream = "embedded"
+    if model.alibi:
+        stream = "normed words"
+        torch.module("model.embed_norm", "LayerNorm", [("embedded", hidden)], [(stream, hidden)])
+    else:
+        torch.module("model.rotary_emb", "RotaryEmbedding", [("embedded", hidden)], [("cos", 8), ("sin", 8)])
     for stack, count in (("encoder", model.encoder), ("layers", model.layers)):
         for number in range(count):
             stream = _torch_layer(torch, model, f"model.{stack}.{number}", f"{stack}{number}", stream)
@@ -295,10 +301,13 @@ def atb_of(
     around = atb.begin(None, "WordEmbedding")
     atb.operation(around, "GatherOperation", ("embedded", hidden))
     atb.end(around, [("embedded", hidden)])
-    around = atb.begin(None, "PositionalEmbeddingGather")
-    atb.operation(around, "GatherOperation", ("cos", 8))
-    atb.operation(around, "GatherOperation", ("sin", 8))
-    atb.end(around, [("cos", 8), ("sin", 8)])
+    if model.alibi:
+        atb.operation(None, "LayerNormOperation", ("normed words", hidden))
+    else:
+        around = atb.begin(None, "PositionalEmbeddingGather")
+        atb.operation(around, "GatherOperation", ("cos", 8))
+        atb.operation(around, "GatherOperation", ("sin", 8))
+        atb.end(around, [("cos", 8), ("sin", 8)])
     for stack, count in (("encoder", model.encoder), ("layers", model.layers)):
         for number in range(count):
             if stack == "encoder" or number not in without:
@@ -324,10 +333,11 @@ def _atb_layer(atb: Atb, model: Model, name: str, *, apart: bool) -> None:
         for part in parts[:2]:
             atb.operation(attention, "RmsNormOperation", (f"{part[0]} normed", part[1]))
     before = " normed" if model.query_norm else ""
-    rotated = [(f"{part}{before} rotated", size) for part, size in parts[:2]]
-    rope = atb.begin(attention, "RotaryPositionEmbedding")
-    atb.operation(rope, "RopeOperation", *rotated)
-    atb.end(rope, rotated)
+    if not model.alibi:
+        rotated = [(f"{part}{before} rotated", size) for part, size in parts[:2]]
+        rope = atb.begin(attention, "RotaryPositionEmbedding")
+        atb.operation(rope, "RopeOperation", *rotated)
+        atb.end(rope, rotated)
     atb.operation(attention, "ReshapeAndCacheOperation")
     atb.operation(attention, "SelfAttentionOperation", (f"{name} core", hidden))
     atb.linear(attention, (f"{name} o", hidden))

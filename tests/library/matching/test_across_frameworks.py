@@ -55,6 +55,7 @@ def matched_with(plan: SlicePlan, target: str) -> tuple[str, ...]:
         Model(gated=False),
         Model(encoder=3, layers=2),
         Model(query_norm=True),
+        Model(alibi=True, gated=False, key_value=32),
         Model(vision=2, layers=3),
         Model(vision=1, layers=1),
     ],
@@ -97,9 +98,13 @@ def test_experts_are_no_layers_and_their_block_is_matched_as_a_whole(layers: int
     assert all("experts" in name for name in set(plan.unmatched_golden) - CONTAINERS)
 
 
+BLOOM = Model(alibi=True, gated=False, key_value=32, fused=True)
+
+
 @pytest.mark.parametrize("apart", [False, True])
-def test_a_fused_torch_module_is_held_against_its_parts(apart: bool) -> None:
-    torch, atb = torch_of(Model(fused=True)), atb_of(Model(fused=True), apart=apart)
+@pytest.mark.parametrize("model", [Model(fused=True), BLOOM], ids=["rotary", "bloom"])
+def test_a_fused_torch_module_is_held_against_its_parts(model: Model, apart: bool) -> None:
+    torch, atb = torch_of(model), atb_of(model, apart=apart)
     plan = plan_of(torch, atb)
     assert wrong_pairs(plan, torch, atb) == []
     joined = [pair for pair in plan.pairs if "query_key_value" in pair.golden_node and pair.target_parts]
