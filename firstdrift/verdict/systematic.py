@@ -189,6 +189,8 @@ def _rounded(among: _Among) -> SystematicWeights | None:
 
 
 def _is_rounded(weight: Weight, to: _Format, side: str) -> bool:
+    if weight.roundoff >= UNIT_ROUNDOFF[to.name]:  # its dtype says so already
+        return False
     ends = _ends(weight.measured)
     if side == "golden":
         ends = [(target, golden) for golden, target in ends]
