@@ -63,7 +63,7 @@ def is_known_throughout(case: Case) -> bool:
     if forward is None or pair is None or not is_bounded(case):
         return False
     kept = [pair, *evidence_pairs(case.evidence, forward, *_GIVEN)]
-    needed = 2 if model_of(case.evidence, case.row) in _OF_TWO else 1
+    needed = 1 + (model_of(case.evidence, case.row) in _OF_TWO)
     kinds = {case.evidence.measurements[at].kind for at in kept}
     return len(kept) > needed and kinds <= {MeasurementKind.DATA, MeasurementKind.SCALAR}
 

@@ -238,9 +238,10 @@ def _of_eight_bits(weight: Weight) -> float:
 
 
 def _largest_over_rms(side: SideSummary | None) -> float | None:
-    if side is None or not side.size or not side.norm or side.maximum is None or side.minimum is None:
+    if side is None or not side.size or not side.norm:
         return None
-    return max(abs(side.maximum), abs(side.minimum)) / (abs(side.norm) / math.sqrt(side.size))
+    largest = max(abs(side.maximum or 0.0), abs(side.minimum or 0.0))
+    return largest * math.sqrt(side.size) / abs(side.norm)
 
 
 def _scaled(among: _Among) -> SystematicWeights | None:
