@@ -241,7 +241,11 @@ def _largest_over_rms(side: SideSummary | None) -> float | None:
     if side is None or not side.size or not side.norm:
         return None
     largest = max(abs(side.maximum or 0.0), abs(side.minimum or 0.0))
-    return largest * math.sqrt(side.size) / abs(side.norm)
+    return largest / _rms(side.size, side.norm)
+
+
+def _rms(size: int, norm: float) -> float:
+    return abs(norm) / math.sqrt(size)
 
 
 def _scaled(among: _Among) -> SystematicWeights | None:
