@@ -20,7 +20,7 @@ from firstdrift.verdict.evidence import Case, Scope
 from firstdrift.verdict.gradients import explained_gradient
 from firstdrift.verdict.layer_outliers import peer_group
 from firstdrift.verdict.only_output import only_output_limit
-from firstdrift.verdict.operator_bounds import is_bounded, operator_bound
+from firstdrift.verdict.operator_bounds import is_bounded, is_known_throughout, operator_bound
 from firstdrift.verdict.router_ties import is_done_by_row
 from firstdrift.verdict.rule import Rule
 from firstdrift.verdict.tree import kind_of_row
@@ -141,9 +141,7 @@ def _forward(case: Case) -> float:
 
 def _may_be_reached_by_more(case: Case) -> bool:
     """Tell whether more than what it was given reaches a backward row: else its own error model says all."""
-    pair = case.error.output_pair
-    is_exact = pair is not None and case.evidence.measurements[pair].kind is MeasurementKind.DATA
-    return not (is_exact and is_bounded(case))
+    return not is_known_throughout(case)
 
 
 def _size(case: Case) -> int | None:

@@ -23,6 +23,7 @@ from firstdrift.verdict.row_errors import RowErrors
 from firstdrift.verdict.tree import TreeRow, last_name
 
 _GIVEN = (Role.INPUT, Role.PARAMETER)
+_OF_TWO = (ErrorModel.PRODUCT, ErrorModel.CONVOLVED, ErrorModel.MULTIPLIED, ErrorModel.DIVIDED)
 _EXPONENTIALS = (ErrorModel.EXPONENTIAL, ErrorModel.LOGARITHMIC)
 
 
@@ -51,6 +52,20 @@ def is_bounded(case: Case) -> bool:
     if case.error.input is None or not has_bound(model_of(case.evidence, row), backward=is_backward):
         return False
     return not is_backward or case.evidence.forward_partner(row) is not None
+
+
+def is_known_throughout(case: Case) -> bool:
+    """Tell whether values were compared of all that a backward operator with an error model works on.
+
+    Of what its forward pass was given, those that multiply need both factors.
+    """
+    forward, pair = case.evidence.forward_partner(case.row), case.error.output_pair
+    if forward is None or pair is None or not is_bounded(case):
+        return False
+    kept = [pair, *evidence_pairs(case.evidence, forward, *_GIVEN)]
+    needed = 1 + (model_of(case.evidence, case.row) in _OF_TWO)
+    kinds = {case.evidence.measurements[at].kind for at in kept}
+    return len(kept) > needed and kinds <= {MeasurementKind.DATA, MeasurementKind.SCALAR}
 
 
 def operator_bound(case: Case, pair: int) -> float:

@@ -189,6 +189,8 @@ def _rounded(among: _Among) -> SystematicWeights | None:
 
 
 def _is_rounded(weight: Weight, to: _Format, side: str) -> bool:
+    if weight.roundoff >= UNIT_ROUNDOFF[to.name]:  # its dtype says so already
+        return False
     ends = _ends(weight.measured)
     if side == "golden":
         ends = [(target, golden) for golden, target in ends]
@@ -236,9 +238,14 @@ def _of_eight_bits(weight: Weight) -> float:
 
 
 def _largest_over_rms(side: SideSummary | None) -> float | None:
-    if side is None or not side.size or not side.norm or side.maximum is None or side.minimum is None:
+    if side is None or not side.size or not side.norm:
         return None
-    return max(abs(side.maximum), abs(side.minimum)) / (abs(side.norm) / math.sqrt(side.size))
+    largest = max(abs(side.maximum or 0.0), abs(side.minimum or 0.0))
+    return largest / _rms(side.size, side.norm)
+
+
+def _rms(size: int, norm: float) -> float:
+    return abs(norm) / math.sqrt(size)
 
 
 def _scaled(among: _Among) -> SystematicWeights | None:

@@ -168,6 +168,27 @@ def test_after_a_step_weights_are_others_by_training_unless_they_were_before() -
     assert rules(later_step(to_bfloat16, [])) == ["rounded"]
 
 
+def trained(weight: Array) -> Array:
+    """Return a weight of which the large elements were left alone."""
+    return np.where(np.abs(weight) < 1.0, np.float32(1.2) * weight, weight)
+
+
+def test_trained_weights_of_a_coarser_dtype_are_numbers_of_it_by_nature() -> None:
+    calls = [
+        Call(
+            f"Module.layers.{layer}.Linear.forward.0",
+            None,
+            [0.0],
+            [0.0],
+            {"weight": (weight, trained(weight).astype(ml_dtypes.bfloat16))},
+        )
+        for layer in range(LAYERS)
+        for weight in [values_of(f"weight {layer}", (32, 32)).astype(np.float32)]
+    ]
+    made = make(*calls, coordinates=Coordinates(step=1))
+    assert rules(judge_after([], made.plan, made.rows, made.measurements)) == []
+
+
 def test_products_of_tf32_are_healthy_and_said() -> None:
     off = [(0.0, 3e-4), *[(3e-4, 3e-4)] * 4]
     calls = [
