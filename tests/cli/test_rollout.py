@@ -48,7 +48,7 @@ def test_text_has_the_finding_first_and_spells_out_what_cannot_be_printed(
     files = [write_rows(tmp_path / f"{place}.jsonl", one) for place, one in enumerate(sides)]
     found = firstdrift("rollout", *files)
     assert found.status == 1
-    assert "token 2 of" in found.out.splitlines()[0]
+    assert "token 2 of sequence" in found.out.splitlines()[0]
     assert "\x1b" not in found.out
 
 

@@ -39,6 +39,11 @@ def compare_command(
     unknown = ["MATCH_SET.json"] if matching.edits or matching.mappings else []
     for file in mappings or unknown:
         words += ["--mapping", file]
+    return command_of(*words)
+
+
+def command_of(*words: str) -> str:
+    """Write a line of a shell."""
     return " ".join(map(_quoted, words))
 
 
