@@ -118,7 +118,7 @@ def _sequence(row: Row, side: SideName, file: str, line: int) -> TokenSequence:
         prompt=_prompt_key(row),
         prompt_length=len(prompt_tokens) if has_prompt else _prompt_length(row, len(log_probs)),
         tokens=tokens,
-        texts=None if values.texts is None else tuple(sys.intern(str(text)) for text in values.texts),
+        texts=_texts(values.texts, len(log_probs)),
         log_probs=log_probs,
         missing=missing,
         counts=_mask(row, len(log_probs)),
@@ -148,7 +148,7 @@ def _values(field: str, found: object, ids: list[Any] | None) -> _Values:
         return _Values(found)
     try:
         return _of_objects(found, ids) if isinstance(found[0], Mapping) else _of_triples(found)
-    except (LookupError, TypeError, AttributeError) as error:
+    except (LookupError, TypeError, ValueError, AttributeError) as error:
         raise _unfit("no_list", field=field) from error
 
 
@@ -167,7 +167,9 @@ def _of_objects(found: list[Any], ids: list[Any] | None) -> _Values:
 
 def _of_dictionaries(found: list[Any], ids: list[Any] | None) -> _Values:
     """Take vLLM's {id: {"logprob": …, "decoded_token": …}}, of which the one that was sampled counts."""
-    chosen = [next(iter(one)) for one in found] if ids is None else [str(each) for each in ids]
+    chosen: list[Any] = (
+        [next(iter(one), None) for one in found] if ids is None else [str(each) for each in ids]
+    )
     if len(chosen) != len(found) or (ids is None and any(len(one) > 1 for one in found)):
         raise _unfit("sampled_not_known")
     picked = [one[name] for one, name in zip(found, chosen, strict=True)]
@@ -199,13 +201,20 @@ def _tokens(row: Row, values: _Values, length: int) -> Integers | None:
     return ids
 
 
+def _texts(found: object, length: int) -> tuple[str, ...] | None:
+    """Return the tokens as text; None if one of them has none. Equal ones are one text in memory."""
+    if not isinstance(found, list) or len(found) != length or not all(isinstance(one, str) for one in found):
+        return None
+    return tuple(sys.intern(str(text)) for text in found)
+
+
 def _last_tokens(row: Row, length: int) -> Any:  # noqa: ANN401 (whatever the file holds)
     found = _first(row, TOKENS_OR_WHOLE)
     return found[-length:] if isinstance(found, list) and length else found
 
 
-def _as_ids(texts: list[Any] | None) -> list[int] | None:
-    if not texts or not str(texts[0]).startswith(_AS_ID):
+def _as_ids(texts: object) -> list[int] | None:
+    if not isinstance(texts, list) or not texts or not str(texts[0]).startswith(_AS_ID):
         return None
     try:
         return [int(str(text).removeprefix(_AS_ID)) for text in texts]
@@ -228,7 +237,7 @@ def _mask(row: Row, length: int) -> Flags:
     if found is None:
         return np.ones(length, np.bool_)
     try:
-        mask = np.array(found, np.float64)[-length:] if length else np.empty(0)
+        mask = np.atleast_1d(np.array(found, np.float64))[max(0, np.size(found) - length) :]
     except (ValueError, TypeError, OverflowError) as error:
         raise _unfit("no_mask") from error
     if mask.shape != (length,):

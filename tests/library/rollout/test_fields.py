@@ -1,15 +1,38 @@
 """What each engine calls things."""
 
 import math
+from contextlib import suppress
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from messages import gaps_of
 
 from firstdrift.errors import RolloutUnreadableError
 from firstdrift.rollout.fields import SideName, sequences_of
 from firstdrift.rollout.sequences import TokenSequence
 
+NAMES = (
+    *(
+        "logprobs",
+        "output_token_logprobs",
+        "responses",
+        "tokens",
+        "prompts",
+        "prompt",
+        "loss_mask",
+        "id",
+        "uid",
+    ),
+    *("routed_experts", "choices", "outputs", "response", "body", "meta_info", "logprob", "token", "content"),
+    *("token_logprobs", "step", "7"),
+)
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.sampled_from(["", "x", "NaN", "token_id:7"]),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.sampled_from(NAMES), inner, max_size=4),
+    max_leaves=20,
+)
 LOG_PROBS = [-0.5, -1.25, -0.125]
 IDS = [7, 8, 9]
 TEXTS = ["a", "b", "c"]
@@ -132,6 +155,7 @@ def test_a_mask_of_the_whole_sequence_ends_with_that_of_the_answer() -> None:
         pytest.param({"logprobs": [-1], "responses": [1, 2]}, "other_number", id="more tokens"),
         pytest.param({"logprobs": [-1, -1], "loss_mask": [1]}, "no_mask", id="a short mask"),
         pytest.param({"logprobs": [-1], "loss_mask": [{}]}, "no_mask", id="a mask of objects"),
+        pytest.param({"logprobs": [-1, -1], "loss_mask": 1}, "no_mask", id="a mask that is a number"),
         pytest.param({"logprobs": [-1], "routed_experts": "AAAA"}, "experts_as_text", id="encoded experts"),
         pytest.param({"logprobs": [-1], "routed_experts": [1]}, "experts_shape", id="a list of experts"),
         pytest.param({"logprobs": [-1], "routed_experts": [[[1]], [[1, 2]]]}, "no_ids", id="ragged experts"),
@@ -141,6 +165,13 @@ def test_what_makes_no_sense_is_refused_with_the_reason(found: object, reason: s
     with pytest.raises(RolloutUnreadableError) as refused:
         read(found)
     assert refused.value.message.id == f"rollout.row.{reason}"
+
+
+@given(st.dictionaries(st.sampled_from(NAMES), JSON, max_size=6))
+def test_whatever_a_row_holds_it_is_read_or_refused(found: dict[str, Any]) -> None:
+    with suppress(RolloutUnreadableError):
+        for one in sequences_of(found, "rollout", "file", 1):
+            assert len(one.counts) == len(one.missing) == len(one.log_probs)
 
 
 def test_it_is_said_which_value_is_no_log_probability() -> None:
