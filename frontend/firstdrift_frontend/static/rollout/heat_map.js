@@ -8,7 +8,8 @@ const figure = element("rollout-chart");
 const data = JSON.parse(element("heat-data").textContent ?? "");
 const finite = data.cells.flat().filter((/** @type {unknown} */ cell) => typeof cell === "number");
 const sorted = finite.filter((/** @type {number} */ cell) => cell > 0).sort((/** @type {number} */ a, /** @type {number} */ b) => a - b);
-const most = sorted.at(-1) ?? 1;
+// A difference of 1 is dark in every map, so that a healthy one is light.
+const most = Math.max(1, sorted.at(-1) ?? 1);
 // Half of all cells are no worse than this, and as light as any.
 const least = Math.min(sorted[sorted.length >> 1] ?? 1, most / 10);
 
@@ -52,7 +53,13 @@ function draw() {
   react(figure, [map, marks], {
     showlegend: false,
     xaxis: axis(say("Token"), { showgrid: false }),
-    yaxis: axis("", { autorange: "reversed", showgrid: false, tickvals: names.map((/** @type {string} */ _, /** @type {number} */ i) => i), ticktext: names }),
+    yaxis: axis("", {
+      autorange: "reversed",
+      showgrid: false,
+      tickvals: names.map((/** @type {string} */ _, /** @type {number} */ i) => i),
+      ticktext: names,
+      tickfont: { size: 10 },
+    }),
   }, ([address]) => address && location.assign(address)).catch(() => {
     figure.textContent = say("This could not be loaded; open the page again");
   });
