@@ -116,7 +116,7 @@ def compare_sides(rollout: Side, trainer: Side, options: RolloutOptions) -> Roll
         experts=experts,
         counts=counts,
         verdict=verdict,
-        summary=summary_of(verdict, statistics, positions, worst_first, counts, options),
+        summary=summary_of(verdict, statistics, scale, positions, worst_first, counts, options=options),
         hints=hints_of_whole(tokens.rollout[tells], tokens.trainer[tells], verdict, worst_first, experts),
     )
 

@@ -44,9 +44,11 @@ def judge(
 def summary_of(
     verdict: RolloutVerdict,
     statistics: Statistics,
+    scale: float | None,
     positions: Sequence[PositionBin],
     pairs: Sequence[SequencePair],
     counts: RolloutCounts,
+    *,
     options: RolloutOptions,
 ) -> Message:
     """Say in a sentence what was found."""
@@ -56,19 +58,21 @@ def summary_of(
         "rollout.summary.measured", mean=statistics.mean_abs, tokens=counts.tokens, sequences=counts.compared
     )
     if verdict is RolloutVerdict.DRIFTING:
-        return _drifting(positions, options, measured)
+        return _drifting(positions, scale, options, measured)
     if verdict is RolloutVerdict.WITHIN:
         said = "within" if not counts.out else "rerouted" if counts.out == counts.rerouted else "strays"
         return Message.of(f"rollout.summary.{said}", dtype=options.dtype, out=counts.out, measured=measured)
     return _off(pairs, counts, measured)
 
 
-def _drifting(positions: Sequence[PositionBin], options: RolloutOptions, measured: Message) -> Message:
+def _drifting(
+    positions: Sequence[PositionBin], scale: float | None, options: RolloutOptions, measured: Message
+) -> Message:
     far = {one.first: one.scale for one in positions if (one.scale or 0.0) > options.explained}
     return Message.of(
         "rollout.summary.drifting",
         position=min(far, default=0),
-        scale=max(filter(None, far.values()), default=None),
+        scale=max(filter(None, [scale, *far.values()])),
         dtype=options.dtype,
         explained=options.explained,
         measured=measured,

@@ -57,6 +57,13 @@ def test_a_token_that_went_to_other_experts_is_no_fault_of_a_healthy_run() -> No
     assert found.summary.id == "rollout.summary.rerouted"
 
 
+def test_a_short_sequence_drifts_by_the_noise_of_all_its_tokens(tmp_path: Path) -> None:
+    found = compare_rows(tmp_path, [row([-1.0] * 20)], [row([-2.0] * 20)])
+    assert found.verdict == "drifting"
+    assert found.summary.arguments["scale"] == found.scale
+    assert found.pairs[0].first_found == 0
+
+
 def test_float32_explains_less() -> None:
     found = compare_rollout(
         SAMPLES / "rollout.jsonl", SAMPLES / "trainer.jsonl", RolloutOptions(dtype="float32")
