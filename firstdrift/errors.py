@@ -5,6 +5,7 @@ FirstdriftError                  its text is fit to show to a user
 │   ├── DumpNotFoundError        there is nothing at the path
 │   ├── DumpNotRecognisedError   no reader understands what lies there
 │   └── DumpUnreadableError      a reader knows the format, but a file that all else hangs on is damaged
+├── RolloutUnreadableError       log-probabilities, or a line of them, cannot be used
 ├── TensorUnreadableError        the data of one tensor cannot be read; the rest of the dump can
 ├── SettingsError                an option, rule set or mapping that makes no sense
 ├── LimitError                   it would take more memory or time than it may have
@@ -74,6 +75,10 @@ class DumpNotRecognisedError(DumpError):
 
 class DumpUnreadableError(DumpError):
     """The format is known, but a file that all else hangs on is damaged."""
+
+
+class RolloutUnreadableError(FirstdriftError):
+    """Log-probabilities of a rollout or a trainer, or a line of them, cannot be used."""
 
 
 class TensorUnreadableError(FirstdriftError):

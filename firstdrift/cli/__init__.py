@@ -11,16 +11,17 @@ from firstdrift.cli.compare import compare
 from firstdrift.cli.database import backup, check, restore
 from firstdrift.cli.group import main
 from firstdrift.cli.inspect import inspect
+from firstdrift.cli.rollout import rollout
 from firstdrift.cli.rules import rules
 from firstdrift.cli.serve import serve, server, worker
 from firstdrift.processes.apart import run_apart, status_of
 
 __all__ = ["main", "run"]
 
-_READ_DUMPS: Final = ("compare", "inspect")
+_READ_DUMPS: Final = ("compare", "inspect", "rollout")
 """Commands that read dumps, and so run in a process that may die of them."""
 
-for _command in (compare, inspect, rules, serve, server, worker, check, backup, restore):
+for _command in (compare, inspect, rollout, rules, serve, server, worker, check, backup, restore):
     main.add_command(_command)
 
 

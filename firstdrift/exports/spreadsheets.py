@@ -2,7 +2,7 @@
 
 import csv
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from io import StringIO
 from pathlib import Path
 
@@ -36,11 +36,16 @@ OWN_LAYOUT = Layout(COLUMNS, cells_of)
 
 def csv_text(layout: Layout, lines: Iterable[Line]) -> Iterator[str]:
     """Yield a table as CSV, piece by piece. Text that a spreadsheet would run gets an apostrophe in front."""
+    return csv_of_rows(layout.columns, map(layout.cells, lines))
+
+
+def csv_of_rows(columns: Sequence[str], rows: Iterable[Iterable[Cell]]) -> Iterator[str]:
+    """Yield rows as CSV, likewise."""
     held = StringIO()
     writer = csv.writer(held)
-    writer.writerow(layout.columns)
-    for line in lines:
-        writer.writerow([_csv_cell(value) for value in layout.cells(line)])
+    writer.writerow(columns)
+    for row in rows:
+        writer.writerow([_csv_cell(value) for value in row])
         if held.tell() > _CHUNK:
             yield encodable(held.getvalue())
             held.seek(0)
@@ -71,6 +76,16 @@ def write_csv(report: Report, file: Path, layout: Layout | None = None) -> None:
     """
     with file.open("w", newline="", encoding="utf-8") as stream:
         stream.writelines(csv_text(layout or own_layout(report), lines_of(report)))
+
+
+def write_csv_of_rows(columns: Sequence[str], rows: Iterable[Iterable[Cell]], file: Path) -> None:
+    """Write rows as CSV.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    with file.open("w", newline="", encoding="utf-8") as stream:
+        stream.writelines(csv_of_rows(columns, rows))
 
 
 def write_xlsx(report: Report, file: Path, layout: Layout | None = None) -> None:

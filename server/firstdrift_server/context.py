@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from threading import BoundedSemaphore, Lock
-from typing import TYPE_CHECKING, Annotated, Concatenate, Generic, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Concatenate, Generic, ParamSpec, TypeVar
 
 from fastapi import Depends, Request
 from sqlalchemy import Engine
@@ -55,6 +55,7 @@ _PRELOADED = (
     "firstdrift_server.questions.closeup",
     "firstdrift_server.questions.dumps",
     "firstdrift_server.questions.folders",
+    "firstdrift_server.questions.rollout",
     "numpy",
 )
 
@@ -125,6 +126,7 @@ class Context:
         dump_trees: trees of single dumps, by the id of the slice and how much of it was computed.
         computed: statistics of tensors that were computed for a page, by slice, node and position.
         measured: what was measured of slice pairs, by their id and revision.
+        rollouts: what was answered of a rollout and a trainer, by files, their dates and what was asked.
         looking: child processes that look at values of tensors.
         listing: child processes that look for dumps, and into them, but at no values.
         turns: one is held by each visitor who is being answered.
@@ -144,6 +146,7 @@ class Context:
     measured: Recent[tuple[int, int], "Measured"] = field(
         default_factory=lambda: Recent(MOST_PAIRS, lambda measured: len(measured.measurements))
     )
+    rollouts: Recent[Hashable, dict[str, Any]] = field(default_factory=lambda: Recent(32))
     looking: Children = field(default_factory=lambda: _children(LOOKED_AT_AT_ONCE, LOOK_LIMITS))
     listing: Children = field(default_factory=lambda: _children(LISTED_AT_ONCE, LIST_LIMITS))
     turns: Mapping[Visit, BoundedSemaphore] = field(

@@ -19,6 +19,7 @@ from firstdrift_server.node import api as node_api
 from firstdrift_server.node import page as node
 from firstdrift_server.notes import api as notes_api
 from firstdrift_server.notes import page as notes
+from firstdrift_server.rollout import page as rollout
 from firstdrift_server.rules import api as rules_api
 from firstdrift_server.rules import page as rules
 from firstdrift_server.service import health, jobs, language, static
@@ -60,6 +61,7 @@ PAGES: tuple[APIRouter, ...] = tuple(
         language,
         new,
         dumps,
+        rollout,
         comparison,
         share,
         rules,

@@ -1,5 +1,6 @@
 """Every kind of page, in every language: nothing fails, nobody is shut out, nothing is left untranslated."""
 
+import shutil
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, closing
 from pathlib import Path
@@ -14,6 +15,7 @@ from closeup_dumps import write_dumps
 from dashboard import Dashboard
 from fastapi.routing import APIRoute
 from fastapi.testclient import TestClient
+from library.rollout.rollout_rows import SAMPLES
 from playwright.sync_api import APIRequestContext, Browser, Page, Route
 from sqlalchemy import Engine, delete, update
 from working import ask_to_compare, wait_until
@@ -62,6 +64,11 @@ PAGES = {
     "/dumps/{dump}/overflow": ["{dump}/overflow"],
     "/dumps/{dump}/s/{position}/tree": ["{dump}/s/0/tree"],
     "/dumps/{dump}/s/{position}/n/{row}": ["{dump}/s/0/n/1"],
+    "/rollout": [
+        *("/rollout", "/rollout?{rollout}", "/rollout?rollout=/nowhere", "/rollout?rollout={golden}"),
+        "/rollout?{rollout}&dtype=float32&low=0.5",
+    ],
+    "/rollout/{number}": ["/rollout/2?{rollout}"],
     "/login": [f"{LOCKED}/login"],
 }
 """Addresses of each kind of page; what is in braces is known when the server runs."""
@@ -74,7 +81,11 @@ PIECES = {
 }
 """What gives a part of a page that is open, or leads on to another."""
 
-STATUS = {f"{LOCKED}/login": 401, "/no-such-page": 404, "/c/999999": 404, "/c/1/s/99/tree": 404}
+STATUS = {f"{LOCKED}/login": 401, "/no-such-page": 404, "/c/999999": 404, "/c/1/s/99/tree": 404} | {
+    "/rollout?rollout=/nowhere": 404,
+    "/rollout?rollout={golden}": 422,
+    "/rollout/99?{rollout}": 404,
+}
 """Of pages that say what is wrong; 200 of all others."""
 
 ADDRESSES = [address for addresses in PAGES.values() for address in addresses]
@@ -195,6 +206,7 @@ def known(
     # Until it knows how large the dumps are, their list is made anew again and again.
     wait_until(lambda: not request.get("/.json?show=dumps").json()["is_live"])
     unread = write_dumps(dumps / "unread")[0]
+    shutil.copytree(SAMPLES, dumps / "rollout", dirs_exist_ok=True)
     golden, target = map(str, pairs["near"])
     read = request.get(f"/dumps?path={quote(golden)}")
     rows = request.get("/api/v1/comparisons/2/slices/0/rows?unfold=all").json()["rows"]
@@ -220,6 +232,8 @@ def known(
                 "target": quote(target),
                 "unread": quote(str(unread)),
                 "dump": urlsplit(read.url).path,
+                "rollout": f"rollout={quote(f'{dumps}/rollout/rollout.jsonl')}"
+                f"&trainer={quote(f'{dumps}/rollout/shifted.jsonl')}",
                 "picked": f"golden={quote(picked)}",
             }
         )

@@ -189,6 +189,8 @@ def test_a_visitor_who_may_write_notes_changes_nothing_else(
         "/api/v1/comparisons/1/links",
         "/api/v1/match-sets/1",
         "/new?golden=/",
+        "/rollout?rollout=/",
+        "/rollout/0?rollout=/",
         "/c/2.json",
     ],
 )

@@ -25,7 +25,7 @@ def compare_command(
     for name, value in _chosen(options, mappings, baseline):
         if value is not None and value is not False:
             words += [f"--{name}"] if value is True else [f"--{name}", str(value)]
-    return " ".join(map(_quoted, words))
+    return command_of(*words)
 
 
 def _chosen(options: Options, mappings: Sequence[str], baseline: str) -> Iterator[tuple[str, object]]:
@@ -45,6 +45,11 @@ def _chosen(options: Options, mappings: Sequence[str], baseline: str) -> Iterato
     unknown = ["MATCH_SET.json"] if matching.edits or matching.mappings else []
     for file in mappings or unknown:
         yield "mapping", file
+
+
+def command_of(*words: str) -> str:
+    """Write a line of a shell."""
+    return " ".join(map(_quoted, words))
 
 
 def threshold_words(options: Options) -> list[str]:

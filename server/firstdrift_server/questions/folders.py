@@ -3,7 +3,7 @@
 import os
 import re
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import lru_cache
@@ -84,7 +84,13 @@ class Folder:
 
 
 def list_folder(
-    roots: Sequence[Path], wanted: str, order: Order = Order.NAME, begins: str = "", *, looks: bool = True
+    roots: Sequence[Path],
+    wanted: str,
+    order: Order = Order.NAME,
+    begins: str = "",
+    *,
+    looks: bool = True,
+    suffixes: Collection[str] = TENSOR_FILES,
 ) -> Folder:
     """List a folder under the roots; the roots themselves for an empty path, if there are several.
 
@@ -96,6 +102,7 @@ def list_folder(
         order: in which its entries are listed.
         begins: list only entries whose names begin so, upper or lower case.
         looks: look into entries for dumps.
+        suffixes: of the files that are listed.
 
     Raises:
         PathOutsideRootsError: it leads elsewhere.
@@ -109,7 +116,7 @@ def list_folder(
     here = inside(roots, wanted or roots[0])
     if not here.is_dir():
         raise DumpNotFoundError(Message.of("server.no_folder"), path=here)
-    seen = list(islice(_entries(roots, here, unspelt(begins).lower()), MOST_SEEN + 1))
+    seen = list(islice(_entries(roots, here, unspelt(begins).lower(), suffixes), MOST_SEEN + 1))
     listed = sorted(seen[:MOST_SEEN], key=lambda entry: (not entry.is_folder, _natural(entry.name)))
     if order is Order.RECENT:
         listed = [replace(entry, changed_at=_changed_at(entry.path)) for entry in listed]
@@ -151,7 +158,7 @@ def is_inside(roots: Sequence[Path], path: Path) -> bool:
     return True
 
 
-def _entries(roots: Sequence[Path], folder: Path, begins: str) -> Iterator[Entry]:
+def _entries(roots: Sequence[Path], folder: Path, begins: str, suffixes: Collection[str]) -> Iterator[Entry]:
     """Give what is in a folder and may be read; links that lead out of the roots are left out.
 
     Of most entries only the name and the kind are known, which the folder itself says.
@@ -165,7 +172,7 @@ def _entries(roots: Sequence[Path], folder: Path, begins: str) -> Iterator[Entry
                     continue
                 if entry.is_dir():
                     yield Entry(entry.name, entry.path, is_folder=True)
-                elif os.path.splitext(entry.name)[1] in TENSOR_FILES and entry.is_file():  # noqa: PTH122 (faster)
+                elif os.path.splitext(entry.name)[1] in suffixes and entry.is_file():  # noqa: PTH122 (faster)
                     yield Entry(entry.name, entry.path, is_folder=False)
     except OSError as error:
         raise DumpUnreadableError(

@@ -1,0 +1,1 @@
+"""Per-token log-probabilities of a rollout engine and of a trainer: read, paired, measured, judged."""

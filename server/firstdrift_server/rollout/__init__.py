@@ -1,0 +1,1 @@
+"""The pages that hold a rollout against a trainer."""

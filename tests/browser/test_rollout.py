@@ -1,0 +1,46 @@
+"""A rollout against a trainer, from the choice of the files to the token."""
+
+import re
+import shutil
+from pathlib import Path
+
+from dashboard import Dashboard
+from library.rollout.rollout_rows import SAMPLES
+from playwright.sync_api import expect
+
+
+def test_files_are_chosen_and_lead_to_the_token_that_left_the_noise(
+    dashboard: Dashboard, dumps: Path
+) -> None:
+    shutil.copytree(SAMPLES, dumps / "rollout", dirs_exist_ok=True)
+    page = dashboard.page
+    dashboard.open("/")
+    page.get_by_role("link", name="Rollout", exact=True).click()
+    page.locator(".rollout-files").get_by_role("link", name="rollout", exact=True).click()
+    page.get_by_role("link", name="Choose shifted.jsonl as trainer").click()
+    page.get_by_role("link", name="Choose rollout.jsonl as rollout").click()
+    expect(page.locator("#finding")).to_contain_text("token 20 of sequence 2")
+    expect(page.locator("#rollout-chart")).to_have_attribute("data-drawn", "yes")
+    page.get_by_role("link", name="2", exact=True).click()
+    page.wait_for_url(re.compile("/rollout/2"))
+    expect(page.locator("#sequence-chart")).to_have_attribute("data-drawn", "yes")
+    page.get_by_role("link", name="Look at token 20").click()
+    expect(page.locator("#t20")).to_be_in_viewport()
+    page.get_by_role("link", name="Compare dumps at this token").click()
+    expect(page.locator("[name=token]")).to_have_value("20")
+
+
+def test_a_cell_of_the_map_leads_to_its_sequence(dashboard: Dashboard, dumps: Path) -> None:
+    shutil.copytree(SAMPLES, dumps / "rollout", dirs_exist_ok=True)
+    page = dashboard.page
+    folder = dumps / "rollout"
+    dashboard.open(f"/rollout?rollout={folder}/rollout.jsonl&trainer={folder}/not_finite.jsonl")
+    expect(page.locator("#rollout-chart")).to_have_attribute("data-drawn", "yes")
+    box = page.locator("#rollout-chart .nsewdrag").bounding_box()
+    assert box is not None
+    page.mouse.move(box["x"] + box["width"] * 0.9, box["y"] + 8)
+    expect(page.locator("#rollout-chart .hovertext")).to_be_visible()
+    page.mouse.down()
+    page.mouse.up()
+    page.wait_for_url(re.compile("/rollout/4"))
+    expect(page.locator("h1")).to_contain_text("4")

@@ -1,0 +1,97 @@
+"""What is said of a tiny model in bfloat16 against float32, healthy and with faults planted."""
+
+from pathlib import Path
+
+import pytest
+from library.rollout.rollout_rows import SAMPLES, compare_rows, row
+
+from firstdrift.errors import SettingsError
+from firstdrift.rollout.compare import compare_rollout
+from firstdrift.rollout.report import RolloutOptions, RolloutReport, options_of
+
+
+def compared(trainer: str) -> RolloutReport:
+    return compare_rollout(SAMPLES / "rollout.jsonl", SAMPLES / f"{trainer}.jsonl")
+
+
+@pytest.mark.parametrize(
+    ("trainer", "verdict", "hints"),
+    [
+        ("trainer", "within rounding", []),
+        ("temperature", "drifting", ["rollout.hint.flatter"]),
+        ("shifted", "tokens off", ["rollout.hint.shifted"]),
+        ("router", "drifting", ["rollout.hint.experts"]),
+        ("not_finite", "tokens off", []),
+    ],
+)
+def test_each_fault_is_named_and_health_is_not_called_one(
+    trainer: str, verdict: str, hints: list[str]
+) -> None:
+    found = compared(trainer)
+    assert (found.verdict, [hint.id for hint in found.hints]) == (verdict, hints)
+
+
+@pytest.mark.parametrize(("trainer", "sequence", "token"), [("shifted", "2", 20), ("not_finite", "4", 30)])
+def test_the_worst_sequence_comes_first_with_the_token_that_left_the_noise(
+    trainer: str, sequence: str, token: int
+) -> None:
+    worst = compared(trainer).pairs[0]
+    assert (worst.name, worst.first_found) == (sequence, token)
+
+
+def test_the_shift_is_named_at_its_sequence() -> None:
+    worst = compared("shifted").pairs[0]
+    assert [hint.id for hint in worst.hints] == ["rollout.hint.shifted_back"]
+
+
+def test_the_layer_with_the_faulty_router_is_named() -> None:
+    found = compared("router")
+    assert found.experts is not None
+    assert found.experts.first_layer == 2
+    assert found.hints[0].arguments["layer"] == 2
+
+
+def test_a_token_that_went_to_other_experts_is_no_fault_of_a_healthy_run() -> None:
+    found = compared("trainer")
+    assert (found.counts.out, found.counts.rerouted) == (1, 1)
+    assert found.summary.id == "rollout.summary.rerouted"
+
+
+def test_a_short_sequence_drifts_by_the_noise_of_all_its_tokens(tmp_path: Path) -> None:
+    found = compare_rows(tmp_path, [row([-1.0] * 20)], [row([-2.0] * 20)])
+    assert found.verdict == "drifting"
+    assert found.summary.arguments["scale"] == found.scale
+    assert found.pairs[0].first_found == 0
+
+
+def test_float32_explains_less() -> None:
+    found = compare_rollout(
+        SAMPLES / "rollout.jsonl", SAMPLES / "trainer.jsonl", RolloutOptions(dtype="float32")
+    )
+    assert found.verdict == "drifting"
+
+
+def test_prompts_are_summed_up_with_all_their_answers() -> None:
+    found = compared("shifted").prompts
+    assert len(found) == 6
+    assert {one.sequences for one in found} == {2}
+    assert found[0].name == "prompt-1"
+
+
+def test_positions_hold_all_tokens() -> None:
+    found = compared("trainer")
+    assert sum(one.statistics.tokens for one in found.positions) == found.counts.tokens == 576
+
+
+def test_without_a_token_on_both_sides_nothing_was_compared(tmp_path: Path) -> None:
+    assert compare_rows(tmp_path, [row([None])], [row([-1.0])]).verdict == "nothing compared"
+    assert compare_rows(tmp_path, [row([])], [row([])]).verdict == "nothing compared"
+
+
+@pytest.mark.parametrize(
+    ("band", "dtype"),
+    [((1.2, 0.8), "bfloat16"), ((float("nan"), 1), "bfloat16"), ((-1, 1), "bfloat16"), ((0, 1), "int8")],
+)
+def test_options_that_make_no_sense_are_refused(band: tuple[float, float], dtype: str) -> None:
+    with pytest.raises(SettingsError):
+        options_of(band, dtype)
