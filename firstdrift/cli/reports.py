@@ -17,6 +17,7 @@ _FILES: Final = (
     "advisor_file",
     "data_mapping_file",
     "layer_mapping_file",
+    "suggested_file",
 )
 
 
@@ -43,6 +44,7 @@ def write_files(report: "Report", chosen: dict[str, Any]) -> None:
     from firstdrift.errors import SettingsError
     from firstdrift.exports.advisor import write_advice
     from firstdrift.exports.mapping_yaml import write_data_mapping, write_layer_mapping
+    from firstdrift.exports.match_set_json import write_suggested_matches
     from firstdrift.exports.spreadsheets import write_csv, write_xlsx
     from firstdrift.exports.tool_tables import layout_of_report
 
@@ -54,6 +56,7 @@ def write_files(report: "Report", chosen: dict[str, Any]) -> None:
         "advisor_file": write_advice,
         "data_mapping_file": write_data_mapping,
         "layer_mapping_file": write_layer_mapping,
+        "suggested_file": write_suggested_matches,
     }
     for option, write in writers.items():
         if (file := chosen[option]) is None:

@@ -8,8 +8,10 @@ from msgspec.structs import replace
 
 from firstdrift.errors import SettingsError
 from firstdrift.matching.plan import SlicePlan
+from firstdrift.matching.to_compare import what_to_compare
 from firstdrift.model.node import Node, NodeKind
 from firstdrift.model.slice import Slice
+from firstdrift.operators.paths import runs_through_head
 from firstdrift.verdict.logits import is_logits
 from firstdrift.wording.message import Message
 
@@ -26,11 +28,12 @@ _KEEPS: Final[Mapping[str, Callable[[Node], bool]]] = {
     "layer": _is_layer,
     "module": lambda node: node.kind is not NodeKind.API,
     "api": lambda node: node.kind is NodeKind.API,
+    "logits": lambda node: runs_through_head(node.name),
 }
 
 
-def at_level(plan: SlicePlan, target: Slice, level: str | None) -> SlicePlan:
-    """Keep the pairs of one level; matches and everything left over stay as they are.
+def at_level(plan: SlicePlan, golden: Slice, target: Slice, level: str | None) -> SlicePlan:
+    """Keep the pairs of one level, and say what there is to compare; all else stays as it is.
 
     | level  | pairs kept                                                        |
     | ------ | ----------------------------------------------------------------- |
@@ -43,7 +46,7 @@ def at_level(plan: SlicePlan, target: Slice, level: str | None) -> SlicePlan:
         SettingsError: there is no such level.
     """
     if level is None:
-        return plan
+        return replace(plan, to_compare=what_to_compare(golden, target, lambda _: True))
     if level not in LEVELS:
         no_level = Message.of("comparison.options.no_level", level=level)
         raise SettingsError(no_level, hint=Message.of("error.choose_one", names=LEVELS))
@@ -53,4 +56,5 @@ def at_level(plan: SlicePlan, target: Slice, level: str | None) -> SlicePlan:
         for pair in plan.pairs
         if (is_logits(pair) if level == "logits" else _KEEPS[level](nodes[pair.target_node]))
     )
-    return replace(plan, pairs=tuple(kept))
+    there = what_to_compare(golden, target, _KEEPS[level])
+    return replace(plan, pairs=tuple(kept), to_compare=there)

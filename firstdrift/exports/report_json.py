@@ -10,7 +10,8 @@ from firstdrift.comparison.report import DumpSummary, Report
 from firstdrift.matching.plan import TensorPair
 from firstdrift.model.slice import Coordinates, Problem
 from firstdrift.verdict.confidence import Confidence
-from firstdrift.verdict.judgement import Counts, Finding, Findings, InputDifference, Overflow
+from firstdrift.verdict.coverage import Coverage
+from firstdrift.verdict.judgement import Counts, Finding, Findings, InputDifference, NotJudged, Overflow
 from firstdrift.wording.message import Message
 
 if TYPE_CHECKING:
@@ -72,8 +73,19 @@ def comparison_object(
         "suspects": list(map(finding_object, findings.suspects)),
         "overflow": list(map(overflow_object, findings.overflow)),
         "unlike": findings.unlike,
+        "coverage": coverage_object(findings.coverage),
+        "not_judged": _not_judged_object(findings.not_judged),
         "seconds": dict(seconds),
     }
+
+
+def coverage_object(coverage: Coverage | None) -> dict[str, Any] | None:
+    """Say how much of the golden dump was compared; null of what an earlier version compared."""
+    return None if coverage is None else asdict(coverage) | {"said": coverage.said}
+
+
+def _not_judged_object(found: NotJudged | None) -> dict[str, Any] | None:
+    return None if found is None else {"why": found.why, "remedy": found.remedy.value}
 
 
 def _input_object(difference: InputDifference) -> dict[str, Any]:

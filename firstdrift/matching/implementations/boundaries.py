@@ -10,6 +10,7 @@ carried on changes what the norm is given.
 
 from collections import defaultdict
 from collections.abc import Hashable, Sequence
+from typing import Final
 
 from msgspec.structs import replace
 
@@ -19,6 +20,13 @@ from firstdrift.matching.plan import TensorPair
 from firstdrift.matching.structure.statistics_similarity import value_distance
 from firstdrift.model.tensor import Role
 from firstdrift.wording.message import Message
+
+_OTHER_QUANTITY: Final = "matching.incomparable.other_quantity"
+
+
+def is_other_quantity(pair: TensorPair) -> bool:
+    """Tell whether the two tensors of a pair are not one quantity."""
+    return pair.incomparable is not None and pair.incomparable.id == _OTHER_QUANTITY
 
 
 def with_boundaries(pairs: Sequence[TensorPair]) -> list[TensorPair]:
@@ -52,5 +60,5 @@ def _contradicting(
 
 
 def _apart(pair: TensorPair, taker: TensorPair) -> TensorPair:
-    reason = Message.of("matching.incomparable.other_quantity", node=taker.golden_node)
+    reason = Message.of(_OTHER_QUANTITY, node=taker.golden_node)
     return replace(pair, incomparable=reason, joining=None, golden_parts=(), target_parts=())

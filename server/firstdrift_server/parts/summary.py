@@ -82,7 +82,7 @@ def worst_of(comparison: Comparison, findings: Findings) -> Verdict:
     counts = comparison.counts
     if findings.first_bad_token is not None or findings.first_bad_node is not None:
         return Verdict.ERROR
-    if findings.unlike is not None:
+    if findings.unlike is not None or findings.not_judged is not None:
         return Verdict.INCOMPARABLE
     if findings.input_differs or findings.overflow or (counts is not None and counts.error + counts.warning):
         return Verdict.WARNING

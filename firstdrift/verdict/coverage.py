@@ -1,0 +1,73 @@
+"""How much of the golden dump was compared, in numbers."""
+
+from collections.abc import Sequence
+
+from msgspec import Struct
+
+from firstdrift.verdict.fixed_thresholds import LEAST_COVERED
+from firstdrift.wording.message import Message
+
+
+class Coverage(Struct, frozen=True):
+    """What of a slice, or of several, was compared.
+
+    Attributes:
+        nodes: golden nodes that there are to compare.
+        compared_nodes: how many of them were.
+        outputs: 1 for each slice of which the golden dump tells what the model gives.
+        compared_outputs: of how many slices that was compared.
+        before_outputs: of how many of these it was what the head is given, as the target has logits of the
+            last token alone, and nothing tells these of the golden run.
+    """
+
+    nodes: int = 0
+    compared_nodes: int = 0
+    outputs: int = 0
+    compared_outputs: int = 0
+    before_outputs: int = 0
+
+    def __add__(self, other: "Coverage") -> "Coverage":
+        """Add up two slices."""
+        return Coverage(
+            self.nodes + other.nodes,
+            self.compared_nodes + other.compared_nodes,
+            self.outputs + other.outputs,
+            self.compared_outputs + other.compared_outputs,
+            self.before_outputs + other.before_outputs,
+        )
+
+    @property
+    def has_nodes(self) -> bool:
+        """Whether enough of the nodes was compared."""
+        return self.compared_nodes >= LEAST_COVERED.value * self.nodes
+
+    @property
+    def has_outputs(self) -> bool:
+        """Whether what the model gives was compared."""
+        return self.compared_outputs == self.outputs
+
+    @property
+    def is_enough(self) -> bool:
+        """Whether enough was compared to say that two runs agree, where nothing differs."""
+        return self.has_nodes and self.has_outputs
+
+    @property
+    def said(self) -> Message:
+        """How much was compared, as a clause."""
+        nodes = Message.of("coverage.nodes", nodes=self.nodes, compared=self.compared_nodes)
+        if not self.outputs:
+            return Message.of("coverage.no_outputs_recorded", nodes=nodes)
+        if not self.compared_outputs:
+            return Message.of("coverage.without_outputs", nodes=nodes)
+        if not self.has_outputs:
+            given = Message.of("coverage.slices", slices=self.outputs, compared=self.compared_outputs)
+            return Message.of("coverage.some_outputs", nodes=nodes, given=given)
+        return Message.of(
+            "coverage.with_hidden" if self.before_outputs else "coverage.with_outputs", nodes=nodes
+        )
+
+
+def whole_coverage(known: Sequence[Coverage | None]) -> Coverage | None:
+    """Add up what was compared of all slices; None if it is not known of one."""
+    told = [one for one in known if one is not None]
+    return sum(told, Coverage()) if told and len(told) == len(known) else None
