@@ -26,7 +26,7 @@ from msgspec import Struct
 
 from firstdrift.matching.implementations.boundaries import is_other_quantity
 from firstdrift.matching.plan import ToCompare
-from firstdrift.model.node import NodeKind
+from firstdrift.model.node import Direction, NodeKind
 from firstdrift.model.tensor import Role
 from firstdrift.parallel.point_to_point import is_communication
 from firstdrift.verdict.coverage import Coverage
@@ -41,6 +41,7 @@ def coverage_of(evidence: Evidence) -> Coverage | None:
         return None
     seen = _seen(evidence)
     compared = {name for row in evidence.rows if _is_compared(row, seen) for name in row.golden}
+    backward = {name for row in evidence.rows if row.direction is Direction.BACKWARD for name in row.golden}
     missed = set(_missed(evidence, there, seen, compared))
     tensors = {
         (pair.golden_node, pair.golden.label)
@@ -52,6 +53,8 @@ def coverage_of(evidence: Evidence) -> Coverage | None:
     return Coverage(
         nodes=len(compared) + len(missed),
         compared_nodes=len(compared),
+        backward_nodes=len(backward & (compared | missed)),
+        compared_backward_nodes=len(backward & compared),
         outputs=int(bool(there.outputs)),
         compared_outputs=int(has_outputs or has_before),
         before_outputs=int(has_before),

@@ -14,6 +14,8 @@ class Coverage(Struct, frozen=True):
     Attributes:
         nodes: golden nodes that there are to compare.
         compared_nodes: how many of them were.
+        backward_nodes: how many of the nodes are of the backward pass, gradients of parameters included;
+            likewise compared_backward_nodes.
         outputs: 1 for each slice of which the golden dump tells what the model gives.
         compared_outputs: of how many slices that was compared.
         before_outputs: of how many of these it was what the head is given, as the target has logits of the
@@ -22,24 +24,26 @@ class Coverage(Struct, frozen=True):
 
     nodes: int = 0
     compared_nodes: int = 0
+    backward_nodes: int = 0
+    compared_backward_nodes: int = 0
     outputs: int = 0
     compared_outputs: int = 0
     before_outputs: int = 0
 
     def __add__(self, other: "Coverage") -> "Coverage":
         """Add up two slices."""
-        return Coverage(
-            self.nodes + other.nodes,
-            self.compared_nodes + other.compared_nodes,
-            self.outputs + other.outputs,
-            self.compared_outputs + other.compared_outputs,
-            self.before_outputs + other.before_outputs,
-        )
+        return Coverage(*(a + b for a, b in zip(self.values(), other.values(), strict=True)))
+
+    def values(self) -> tuple[int, ...]:
+        """Give the numbers in the order of the fields."""
+        return tuple(getattr(self, name) for name in Coverage.__struct_fields__)
 
     @property
     def has_nodes(self) -> bool:
-        """Whether enough of the nodes was compared."""
-        return self.compared_nodes >= LEAST_COVERED.value * self.nodes
+        """Whether enough of the nodes was compared, of either pass."""
+        forward = self.nodes - self.backward_nodes, self.compared_nodes - self.compared_backward_nodes
+        passes = forward, (self.backward_nodes, self.compared_backward_nodes)
+        return all(compared >= LEAST_COVERED.value * nodes for nodes, compared in passes)
 
     @property
     def has_outputs(self) -> bool:

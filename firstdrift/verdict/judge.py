@@ -5,6 +5,7 @@ Evidence ─▶ Classification ─▶ verdicts of pairs ─▶ verdicts of rows 
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from firstdrift.errors import SettingsError
 from firstdrift.matching.plan import SlicePlan
@@ -12,7 +13,7 @@ from firstdrift.metrics.measurement import Measurement
 from firstdrift.verdict.baseline import QUIET, Noise
 from firstdrift.verdict.bit_rules import judge_bitwise
 from firstdrift.verdict.bitwise import BITWISE, with_first_differences
-from firstdrift.verdict.classify import affects_output, classify
+from firstdrift.verdict.classify import Classified, affects_output, classify
 from firstdrift.verdict.communication import communications_of
 from firstdrift.verdict.compared_nodes import coverage_of
 from firstdrift.verdict.evidence import Evidence, evidence_of
@@ -102,12 +103,8 @@ def judge(evidence: Evidence, rules: str = OWN_RULES, *, other_input: bool = Fal
     unlike = unlikeness(plan, rows)
     # Of two models, what happens to have the same shape differs anyway: no error begins there.
     comparable = evidence.in_order if unlike is None else ()
-    origins = [
-        row
-        for row in comparable
-        if _is_origin(judged[row.index], own_rules=own_rules)
-        and (not own_rules or affects_output(classified[row.index], evidence.errors[row.index]))
-    ]
+    begins = partial(_begins_at, evidence, judged, classified, own_rules=own_rules)
+    origins = list(filter(begins, comparable))
     weak = [row for row in comparable if own_rules and row.index in classification.weak]
     golden_token, target_token = chosen_tokens(evidence, logits)
     judgement = SliceJudgement(
@@ -141,6 +138,7 @@ def judge(evidence: Evidence, rules: str = OWN_RULES, *, other_input: bool = Fal
         unlike=unlike,
         choice=_first_choice(evidence),
         coverage=coverage_of(evidence),
+        given=classification.given,
         training=training_of(evidence) if own_rules and plan.target.coordinates.step is not None else None,
     )
     return with_first_differences(evidence, judgement) if rules == BITWISE else judgement
@@ -150,8 +148,19 @@ def _by_tool(evidence: Evidence, rules: str) -> list[PairJudgement]:
     return _TOOLS[rules](evidence.plan, evidence.measurements, evidence.pair_errors, evidence.limits)
 
 
-def _is_origin(judged: RowJudgement, *, own_rules: bool) -> bool:
-    return judged.verdict is Verdict.ERROR and (not own_rules or judged.node_class in ORIGINS)
+def _begins_at(
+    evidence: Evidence,
+    judged: Sequence[RowJudgement],
+    classified: Sequence[Classified],
+    row: TreeRow,
+    *,
+    own_rules: bool,
+) -> bool:
+    """Tell whether an error begins at a row, by the verdicts of the rules in force."""
+    if judged[row.index].verdict is not Verdict.ERROR or not own_rules:
+        return judged[row.index].verdict is Verdict.ERROR
+    affects = affects_output(classified[row.index], evidence.errors[row.index])
+    return judged[row.index].node_class in ORIGINS and affects
 
 
 def _count(plan: SlicePlan, pairs: Sequence[PairJudgement]) -> Counts:

@@ -267,6 +267,7 @@ class SliceJudgement(Struct, frozen=True):
         chosen_otherwise: the logits may be off because another expert was chosen by a tie.
         bits: how many tensors are proven bit-equal, under the rule set "bitwise"; None under others.
         coverage: how much of the golden slice was compared; None of what an earlier version judged.
+        given: error of what the model is given, where that differs too little to be something else.
     """
 
     coordinates: Coordinates
@@ -298,6 +299,7 @@ class SliceJudgement(Struct, frozen=True):
     training: Training | None = None
     bits: BitsOfSlice | None = None
     coverage: Coverage | None = None
+    given: float = 0.0
 
 
 class Remedy(StrEnum):

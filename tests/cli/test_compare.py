@@ -252,6 +252,16 @@ FINDING = COORDINATES | {
     "metrics",
     "confidence",
 }
+COVERAGE = {
+    "nodes",
+    "compared_nodes",
+    "backward_nodes",
+    "compared_backward_nodes",
+    "outputs",
+    "compared_outputs",
+    "before_outputs",
+    "said",
+}
 ANSWER = {
     "summary",
     "golden",
@@ -262,6 +272,8 @@ ANSWER = {
     "input_differs",
     "rank_finding",
     "unlike",
+    "coverage",
+    "not_judged",
     "suspects",
     "overflow",
     "seconds",
@@ -293,6 +305,7 @@ def require_contract(answer: dict[str, Any]) -> None:
     assert counts.keys() == COUNTS
     assert counts["pairs"] == sum(counts[name] for name in ("pass", "warning", "error", "incomparable"))
     assert answer["seconds"].keys() == {"index", "match", "measure", "total"}
+    assert answer["coverage"].keys() == COVERAGE
     findings = [answer["first_bad_token"], answer["first_bad_node"], *answer["suspects"]]
     for finding in filter(None, findings):
         assert finding.keys() == FINDING
