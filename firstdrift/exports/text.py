@@ -115,7 +115,7 @@ def _coverage_lines(report: Report) -> list[str]:
     lines = [_row("coverage", text_of(findings.coverage.said))] if findings.coverage is not None else []
     if findings.not_judged is not None and findings.not_judged.remedy is Remedy.MAPPING:
         dumps = {"golden": quote(report.golden.path), "target": quote(report.target.path)}
-        command = Message.of("terminal.suggest_mapping", **dumps, file=_SUGGESTED)
+        command = Message.of("coverage.suggest_mapping", **dumps, file=_SUGGESTED)
         lines.append(_row("next", text_of(command)))
     return lines
 

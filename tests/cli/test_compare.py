@@ -561,7 +561,9 @@ def test_where_nothing_is_matched_the_exit_status_is_2(firstdrift: Run, unpacked
     assert (done.status, says(done.out, "summary.no_values")) == (2, True)
 
 
-@pytest.mark.parametrize("option", ["--csv", "--xlsx", "--export-data-mapping", "--export-layer-mapping"])
+@pytest.mark.parametrize(
+    "option", ["--csv", "--xlsx", "--export-data-mapping", "--export-layer-mapping", "--suggest-mapping"]
+)
 @pytest.mark.parametrize("file", ["-", "no/such/folder/report"])
 def test_a_report_that_cannot_be_written_is_refused_before_anything_is_read(
     firstdrift: Run, tmp_path: Path, option: str, file: str
