@@ -99,6 +99,13 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
     help="Write which tensors were joined, split or laid out anew, and how, as a mapping of firstdrift.",
 )
 @click.option(
+    "--suggest-mapping",
+    "suggested_file",
+    type=_FILE,
+    metavar="FILE",
+    help="Write which nodes without partner may belong together: a match set to edit and give to --mapping.",
+)
+@click.option(
     "--algorithm",
     "algorithms",
     multiple=True,
@@ -136,7 +143,7 @@ def compare(ctx: click.Context, /, golden: Path, target: Path, **chosen: Any) ->
     GOLDEN is the dump that is trusted, TARGET the one under suspicion.
 
     Exit status: 0 nothing at or above --fail-on, 1 something is, 2 the input, or a part of it, could not
-    be read, or nothing could be judged: no values were compared, the runs were given different inputs, or
+    be read, or nothing could be judged: too little was compared, the runs were given different inputs, or
     the dumps are those of different models.
     """
     import gc

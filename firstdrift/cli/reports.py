@@ -18,6 +18,7 @@ _FILES: Final = (
     "data_mapping_file",
     "layer_mapping_file",
     "view_mapping_file",
+    "suggested_file",
 )
 
 
@@ -44,6 +45,7 @@ def write_files(report: "Report", chosen: dict[str, Any]) -> None:
     from firstdrift.errors import SettingsError
     from firstdrift.exports.advisor import write_advice
     from firstdrift.exports.mapping_yaml import write_data_mapping, write_layer_mapping
+    from firstdrift.exports.match_set_json import write_suggested_matches
     from firstdrift.exports.spreadsheets import write_csv, write_xlsx
     from firstdrift.exports.tool_tables import layout_of_report
     from firstdrift.exports.view_mapping import write_view_mapping
@@ -57,6 +59,7 @@ def write_files(report: "Report", chosen: dict[str, Any]) -> None:
         "data_mapping_file": write_data_mapping,
         "layer_mapping_file": write_layer_mapping,
         "view_mapping_file": write_view_mapping,
+        "suggested_file": write_suggested_matches,
     }
     for option, write in writers.items():
         if (file := chosen[option]) is None:

@@ -1,6 +1,6 @@
 """The exit status of a comparison: 0 no fault, 1 a fault, 2 not known.
 
-models differ, files unreadable, or nothing compared or judged  ─▶ 2      a fault that was found goes first
+models differ, files unreadable, or too little compared or judged  ─▶ 2   a fault that was found goes first
 """
 
 from firstdrift.comparison.report import Report
@@ -21,7 +21,7 @@ def exit_status(report: Report, fail_on: str = "error") -> int:
     if _fails(report, fail_on):
         return FOUND
     nothing = report.counts.incomparable == report.counts.pairs or _nothing_was_judged(report)
-    nothing = nothing or _bits(report).proves_nothing
+    nothing = nothing or _bits(report).proves_nothing or report.findings.not_judged is not None
     return UNUSABLE if report.unreadable or nothing else 0
 
 

@@ -1,14 +1,17 @@
 """Compare only part of a model: its layers, its modules, its operators or its logits."""
 
 import re
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from msgspec.structs import replace
 
 from firstdrift.errors import SettingsError
 from firstdrift.matching.plan import SlicePlan
-from firstdrift.model.node import NodeKind
+from firstdrift.matching.to_compare import what_to_compare
+from firstdrift.model.node import Node, NodeKind
 from firstdrift.model.slice import Slice
+from firstdrift.operators.paths import runs_through_head
 from firstdrift.verdict.logits import is_logits
 from firstdrift.wording.message import Message
 
@@ -24,8 +27,16 @@ def level_of(kind: NodeKind, path: str | None) -> str:
     return "layer" if _LAYER.search(path or "") else "module"
 
 
-def at_level(plan: SlicePlan, target: Slice, level: str | None) -> SlicePlan:
-    """Keep the pairs of one level; matches and everything left over stay as they are.
+_KEEPS: Final[Mapping[str, Callable[[Node], bool]]] = {
+    "layer": lambda node: level_of(node.kind, node.path) == "layer",
+    "module": lambda node: node.kind is not NodeKind.API,
+    "api": lambda node: node.kind is NodeKind.API,
+    "logits": lambda node: runs_through_head(node.name),
+}
+
+
+def at_level(plan: SlicePlan, golden: Slice, target: Slice, level: str | None) -> SlicePlan:
+    """Keep the pairs of one level, and say what there is to compare; all else stays as it is.
 
     | level  | pairs kept                                                        |
     | ------ | ----------------------------------------------------------------- |
@@ -38,12 +49,14 @@ def at_level(plan: SlicePlan, target: Slice, level: str | None) -> SlicePlan:
         SettingsError: there is no such level.
     """
     if level is None:
-        return plan
+        return replace(plan, to_compare=what_to_compare(golden, target, lambda _: True))
     if level not in LEVELS:
         no_level = Message.of("comparison.options.no_level", level=level)
         raise SettingsError(no_level, hint=Message.of("error.choose_one", names=LEVELS))
+    keeps = _KEEPS[level]
     if level == "logits":
-        return replace(plan, pairs=tuple(filter(is_logits, plan.pairs)))
-    levels = {node.name: level_of(node.kind, node.path) for node in target.nodes}
-    kept = ("module", "layer") if level == "module" else (level,)
-    return replace(plan, pairs=tuple(pair for pair in plan.pairs if levels[pair.target_node] in kept))
+        kept = tuple(filter(is_logits, plan.pairs))
+    else:
+        names = {node.name for node in target.nodes if keeps(node)}
+        kept = tuple(pair for pair in plan.pairs if pair.target_node in names)
+    return replace(plan, pairs=kept, to_compare=what_to_compare(golden, target, keeps))

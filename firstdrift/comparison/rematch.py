@@ -153,6 +153,15 @@ def suggest_for(
     return suggest(work, golden=golden, target=target, most=most)
 
 
+def read_slices(report: Report, plan: SlicePlan) -> tuple[Slice, Slice]:
+    """Read a pair of slices of a report again.
+
+    Raises:
+        DumpError: one of the dumps cannot be used any more.
+    """
+    return _Dumps(report).read(plan)
+
+
 class Changes:
     """What edits change in the plans of slices, added up.
 

@@ -57,7 +57,7 @@ def without_noise(pairing: SlicePairing, known: Container[Coordinates]) -> list[
 
 def plan_slice(golden: Slice, target: Slice, options: Options) -> Planned:
     """Say which nodes and tensors of two slices are compared, and lay the two trees over each other."""
-    plan = at_level(match_slices(golden, target, options.matching), target, options.level)
+    plan = at_level(match_slices(golden, target, options.matching), golden, target, options.level)
     return Planned(plan, build_rows(golden, target, plan))
 
 

@@ -10,11 +10,13 @@ from firstdrift.comparison.report import DumpSummary, Report
 from firstdrift.matching.plan import TensorPair
 from firstdrift.model.slice import Coordinates, Problem
 from firstdrift.verdict.confidence import Confidence
+from firstdrift.verdict.coverage import Coverage
 from firstdrift.verdict.judgement import (
     Counts,
     Finding,
     Findings,
     InputDifference,
+    NotJudged,
     Overflow,
     SystematicDifference,
 )
@@ -80,8 +82,19 @@ def comparison_object(
         "overflow": list(map(placed_object, findings.overflow)),
         "unlike": findings.unlike,
         "systematic": list(map(placed_object, findings.systematic)),
+        "coverage": coverage_object(findings.coverage),
+        "not_judged": _not_judged_object(findings.not_judged),
         "seconds": dict(seconds),
     }
+
+
+def coverage_object(coverage: Coverage | None) -> dict[str, Any] | None:
+    """Say how much of the golden dump was compared; null of what an earlier version compared."""
+    return None if coverage is None else asdict(coverage) | {"said": coverage.said}
+
+
+def _not_judged_object(found: NotJudged | None) -> dict[str, Any] | None:
+    return None if found is None else {"why": found.why, "remedy": found.remedy.value}
 
 
 def incomparable_object(coordinates: Coordinates, pair: TensorPair, reason: Message) -> dict[str, Any]:

@@ -120,7 +120,7 @@ class Summary(Struct, frozen=True):
         found, counts = self.findings, self.counts
         if found.has_fault:
             return Verdict.ERROR
-        if found.unlike is not None:
+        if found.unlike is not None or found.not_judged is not None:
             return Verdict.INCOMPARABLE
         if found.input_differs or found.overflow or counts.error + counts.warning:
             return Verdict.WARNING

@@ -7,6 +7,7 @@ colour the text, move the cursor or look like another line.
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import starmap
+from shlex import quote
 from typing import TYPE_CHECKING, Any, Final
 
 from firstdrift.comparison.inspection import Inspection, SliceInspection
@@ -16,7 +17,7 @@ from firstdrift.matching.plan import TensorPair
 from firstdrift.model.slice import Coordinates, Problem
 from firstdrift.operators.unknown import unknown_messages
 from firstdrift.plurals import counted
-from firstdrift.verdict.judgement import Counts, Finding, Findings, InputDifference, Overflow
+from firstdrift.verdict.judgement import Counts, Finding, Findings, InputDifference, Overflow, Remedy
 from firstdrift.wording.message import Message
 from firstdrift.wording.text import text_of
 
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
 _NAMED = re.compile(r" {0,2}[a-z][\w.]* {2,}")
 _SHOWN = 10
+_SUGGESTED: Final = "matches.json"
 _COUNTED = ("modules", "operators", "tensors", "with_data", "with_statistics", "with_digest", "unreadable")
 
 
@@ -93,6 +95,7 @@ def report_text(report: Report) -> str:
     lines = [text_of(findings.summary), "", *found, *([""] if found else [])]
     lines += [_dump_line("golden", report.golden), _dump_line("target", report.target)]
     lines += _count_lines(report.counts) if report.slices else []
+    lines += _coverage_lines(report)
     if moved := report.options.thresholds.moved():
         lines.append(_row("thresholds", ", ".join(f"{name}={value:g}" for name, value in moved.items())))
     lines += _listed(report.notes(), lambda note: _row("note", text_of(note)))
@@ -104,6 +107,17 @@ def report_text(report: Report) -> str:
     lines += _algorithm_lines(report)
     lines.append(_row("time", f"{report.seconds['total']:.2f} s"))
     return _as_lines(lines)
+
+
+def _coverage_lines(report: Report) -> list[str]:
+    """Say how much was compared, and which command helps where that is too little."""
+    findings = report.findings
+    lines = [_row("coverage", text_of(findings.coverage.said))] if findings.coverage is not None else []
+    if findings.not_judged is not None and findings.not_judged.remedy is Remedy.MAPPING:
+        dumps = {"golden": quote(report.golden.path), "target": quote(report.target.path)}
+        command = Message.of("coverage.suggest_mapping", **dumps, file=_SUGGESTED)
+        lines.append(_row("next", text_of(command)))
+    return lines
 
 
 def _unpaired_lines(side: str, left: Sequence[Coordinates]) -> list[str]:

@@ -149,6 +149,21 @@ class UnmatchedTensor(Struct, frozen=True, gc=False):
     record: TensorRecord
 
 
+class ToCompare(Struct, frozen=True, gc=False):
+    """What of a golden slice there is to compare.
+
+    Attributes:
+        aside: names of the golden nodes that are not among it: no tensor of them was recorded, they were not
+            asked for, or the target dump records nothing of their kind.
+        outputs: what holds what the model gives, as (golden node, label of the tensor); any of them tells it.
+        before: what holds what the node that gives it is given, likewise.
+    """
+
+    aside: tuple[str, ...] = ()
+    outputs: tuple[tuple[str, str], ...] = ()
+    before: tuple[tuple[str, str], ...] = ()
+
+
 class SlicePlan(Struct, frozen=True):
     """What corresponds to what in one pair of slices.
 
@@ -163,6 +178,7 @@ class SlicePlan(Struct, frozen=True):
         unmatched_golden: names of the golden nodes left over; likewise unmatched_target.
         unmatched_golden_tensors: tensors of matched nodes left over; likewise unmatched_target_tensors.
         notes: remarks, such as which entries of a mapping file matched nothing, and why.
+        to_compare: what there is to compare; None of a plan of an earlier version.
     """
 
     golden: SliceListing
@@ -174,6 +190,7 @@ class SlicePlan(Struct, frozen=True):
     unmatched_golden_tensors: tuple[UnmatchedTensor, ...] = ()
     unmatched_target_tensors: tuple[UnmatchedTensor, ...] = ()
     notes: Messages = ()
+    to_compare: ToCompare | None = None
 
 
 class SlicePairing(Struct, frozen=True):

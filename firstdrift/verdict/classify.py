@@ -27,6 +27,7 @@ from firstdrift.verdict.explanations import PEERS, excused_by, explain, factor_o
 from firstdrift.verdict.fixed_thresholds import NOISE_BEFORE, UNLIKE_BEFORE
 from firstdrift.verdict.judgement import ORIGINS, NodeClass, Reasons
 from firstdrift.verdict.layer_outliers import outstanding, peer_group
+from firstdrift.verdict.movable_thresholds import Thresholds
 from firstdrift.verdict.operator_bounds import largest_difference
 from firstdrift.verdict.reasons import entered, runs_alone
 from firstdrift.verdict.row_errors import RowErrors, is_gradient_of_parameter
@@ -72,6 +73,7 @@ class Classification(Struct):
         input_row: the row whose inputs come from outside and differ; None if they agree.
         input_pair: the pair that shows it.
         roundoff: coarsest unit roundoff that anything in the slice was stored or computed in.
+        given: error of what the model is given, where that differs too little to be something else.
         weak: rows that stand out among their peers, but too little to be called an origin.
     """
 
@@ -81,6 +83,7 @@ class Classification(Struct):
     input_row: int | None = None
     input_pair: int | None = None
     roundoff: float = UNIT_ROUNDOFF["float32"]
+    given: float = 0.0
     weak: frozenset[int] = frozenset()
 
 
@@ -113,7 +116,7 @@ def _walk(
     count = len(evidence.rows)
     classified = [Classified() for _ in range(count)]
     progress = Progress(evidence.compute, [0.0] * count, [False] * count, [0] * count)
-    progress.outstanding = outputs
+    progress.outstanding, progress.given = outputs, _given_to_model(evidence)
     if other_input and evidence.in_order:
         progress.input_row = evidence.in_order[0].index
     for row in evidence.in_order:
@@ -132,15 +135,36 @@ def _walk(
         progress.input_row,
         progress.input_pair,
         progress.roundoff or evidence.limits.roundoff_float32,
+        progress.given,
     )
 
 
+def _given_to_model(evidence: Evidence) -> float:
+    """Return the error of what the one module is given that all others lie in, if it differs slightly."""
+    tops = [row for row in evidence.rows if row.parent is None and row.kind is not NodeKind.API]
+    forward = [row for row in tops if row.direction is not Direction.BACKWARD]
+    if len(forward) != 1 or forward[0].last == forward[0].index or forward[0].match is None:
+        return 0.0
+    error = evidence.errors[forward[0].index]
+    limit = _limit_of_given(evidence.limits, error.roundoff or evidence.limits.roundoff_float32)
+    return error.input if error.input is not None and error.input <= limit else 0.0
+
+
+def _limit_of_given(limits: Thresholds, roundoff: float) -> float:
+    """Return the error above which what a model is given is something else."""
+    return max(limits.floor * roundoff, limits.drift_least)
+
+
 def _look_for_another_input(case: Case) -> None:
+    progress, error = case.progress, case.error
+    is_first = progress.seen is None and case.row.last == case.row.index
+    if is_first and error.input is not None and error.input <= _limit_of_given(case.limits, case.roundoff):
+        progress.given = max(progress.given, error.input)
     if _is_other_input(case):
-        case.progress.input_row = case.row.index
-        integers = case.error.integer_input_pair
-        shown_by = case.error.output_pair if _looked_up_another(case) else case.error.input_pair
-        case.progress.input_pair = shown_by if integers is None else integers
+        progress.input_row = case.row.index
+        integers = error.integer_input_pair
+        shown_by = error.output_pair if _looked_up_another(case) else error.input_pair
+        progress.input_pair = shown_by if integers is None else integers
 
 
 def _is_other_input(case: Case) -> bool:
@@ -152,8 +176,9 @@ def _is_other_input(case: Case) -> bool:
         return progress.first_origin is None
     if _looked_up_another(case):
         return True
-    is_off = error.input > case.limits.floor * case.roundoff
-    return is_off and progress.seen is None and row.last == row.index
+    # What differs less is judged: it explains as much as any error that comes in.
+    is_another = error.input > _limit_of_given(case.limits, case.roundoff)
+    return is_another and progress.seen is None and row.last == row.index
 
 
 def _looked_up_another(case: Case) -> bool:
@@ -294,7 +319,8 @@ def _entered_unexplained(case: Case) -> bool:
 def _explained_input(case: Case) -> float:
     """Return the error of an input that what was recorded before explains."""
     progress = case.progress
-    return max(case.roundoff, progress.seen_whole, progress.inside[case.row.index], _handed_on(case))
+    known = progress.seen_whole, progress.inside[case.row.index], progress.given
+    return max(case.roundoff, *known, _handed_on(case))
 
 
 def _limit_of_input(case: Case) -> float:

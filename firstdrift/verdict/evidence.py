@@ -334,6 +334,7 @@ class Progress:
         seen_whole: the same with the rows of tokens that went to other experts.
         seen_difference: largest norm of the difference of a gradient.
         trained: largest error of a parameter that a training step before explains.
+        given: error of what the model is given, as far as it is known and slight.
         has_tie: other values were chosen before, by a tie.
         outstanding: rows whose output error stands out among their peers; likewise outstanding_inputs.
         peers_before: peer groups of the rows before, if any row stands out.
@@ -351,6 +352,7 @@ class Progress:
     seen_whole: float = 0.0
     seen_difference: float = 0.0
     trained: float = 0.0
+    given: float = 0.0
     has_tie: bool = False
     outstanding: frozenset[int] = frozenset()
     peers_before: set[PeerGroup] = field(default_factory=set)

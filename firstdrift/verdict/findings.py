@@ -29,6 +29,7 @@ from firstdrift.verdict.judgement import (
     Verdict,
 )
 from firstdrift.verdict.movable_thresholds import DEFAULTS, Thresholds
+from firstdrift.verdict.not_judged import with_coverage
 from firstdrift.verdict.rank_finding import rank_of_input, rank_of_node, rank_of_token
 from firstdrift.verdict.summary import summarise
 from firstdrift.verdict.systematic import OF_WEIGHTS
@@ -85,6 +86,9 @@ class AllSlices:
 
     def conclude(self, settled: Sequence[SliceJudgement]) -> Findings:
         """Say what the comparison found, once bad outputs have been settled in its judgements."""
+        return with_coverage(self._conclude(settled), settled)
+
+    def _conclude(self, settled: Sequence[SliceJudgement]) -> Findings:
         if settled and settled[0].rules == BITWISE:
             return conclude_bitwise(settled)
         ordered, inputs, origins = in_order(settled), self._by_input[0], self._origins

@@ -14,6 +14,7 @@ from firstdrift.verdict.bit_rules import judge_bitwise
 from firstdrift.verdict.bitwise import BITWISE, with_first_differences
 from firstdrift.verdict.classify import Classification, affects_output, classify
 from firstdrift.verdict.communication import communications_of
+from firstdrift.verdict.compared_nodes import coverage_of
 from firstdrift.verdict.evidence import Evidence, evidence_of
 from firstdrift.verdict.input_difference import input_difference, inputs_agree, positions
 from firstdrift.verdict.judgement import (
@@ -136,6 +137,8 @@ def judge(evidence: Evidence, rules: str = OWN_RULES, *, other_input: bool = Fal
         unlike=unlike,
         choice=_first_choice(evidence),
         systematic=systematic_differences(evidence) if own_rules and unlike is None else (),
+        coverage=coverage_of(evidence),
+        given=classification.given,
         training=training_of(evidence) if own_rules and plan.target.coordinates.step is not None else None,
     )
     return with_first_differences(evidence, judgement) if rules == BITWISE else judgement

@@ -15,6 +15,7 @@ from msgspec import Struct
 from firstdrift.model.slice import Coordinates
 from firstdrift.verdict.bit_count import BitsOfSlice
 from firstdrift.verdict.confidence import Confidence
+from firstdrift.verdict.coverage import Coverage
 from firstdrift.verdict.movable_thresholds import DEFAULTS, Thresholds
 from firstdrift.verdict.training import Training
 from firstdrift.wording.message import Message
@@ -282,6 +283,8 @@ class SliceJudgement(Struct, frozen=True):
         chosen_otherwise: the logits may be off because another expert was chosen by a tie.
         systematic: what differs throughout, and is no origin at any one node.
         bits: how many tensors are proven bit-equal, under the rule set "bitwise"; None under others.
+        coverage: how much of the golden slice was compared; None of what an earlier version judged.
+        given: error of what the model is given, where that differs too little to be something else.
     """
 
     coordinates: Coordinates
@@ -313,6 +316,36 @@ class SliceJudgement(Struct, frozen=True):
     training: Training | None = None
     bits: BitsOfSlice | None = None
     systematic: tuple[SystematicDifference, ...] = ()
+    coverage: Coverage | None = None
+    given: float = 0.0
+
+
+class Remedy(StrEnum):
+    """What helps where too little was compared to judge by."""
+
+    MAPPING = "mapping"
+    """Nodes of both dumps are left over: somebody says which belong together."""
+
+    TENSORS = "tensors"
+    """What belongs together could not be compared; the reasons stand with the tensors."""
+
+    LEVEL = "level"
+    """The target dump holds little more than its logits: ask for these alone."""
+
+    DUMP = "dump"
+    """The target dump holds nothing else: dump the same of both runs."""
+
+
+class NotJudged(Struct, frozen=True):
+    """That too little was compared to say that two runs agree.
+
+    Attributes:
+        why: what was compared, of what, and what hindered more.
+        remedy: what helps.
+    """
+
+    why: Message
+    remedy: Remedy
 
 
 class Findings(Struct, frozen=True):
@@ -329,6 +362,9 @@ class Findings(Struct, frozen=True):
         unlike: what makes the dumps look like those of different models in every slice, so that nothing is
             judged; None if they do not.
         systematic: what differs throughout, each once.
+        coverage: how much of the golden dump was compared, of all slices that were; None of what an earlier
+            version compared.
+        not_judged: set where nothing was found, but too little was compared to say that the runs agree.
     """
 
     summary: Message
@@ -340,6 +376,8 @@ class Findings(Struct, frozen=True):
     overflow: tuple[Overflow, ...] = ()
     unlike: Message | None = None
     systematic: tuple[SystematicDifference, ...] = ()
+    coverage: Coverage | None = None
+    not_judged: NotJudged | None = None
 
     @property
     def has_fault(self) -> bool:

@@ -34,11 +34,18 @@ from firstdrift.wording.message import Message
 def drift_limit(judged: SliceJudgement) -> float:
     """Return the error of logits above which neither rounding nor what healthy runs show explains it.
 
-    Each step of training makes more of the rounding of those before it.
+    Each step of training makes more of the rounding of those before it. What the model is given counts as
+    rounded by as much as it is off.
     """
     is_trained = judged.training is not None and bool(judged.coordinates.step)
-    limit = judged.limits.drift_most if is_trained else judged.limits.drift(judged.roundoff)
+    limit = judged.limits.drift_most if is_trained else _drift(judged)
     return max(limit, _healthy(judged))
+
+
+def _drift(judged: SliceJudgement) -> float:
+    """Return what a whole network makes of rounding; of inputs that are off, no more than of any output."""
+    limits = judged.limits
+    return max(limits.drift(judged.roundoff), min(limits.alone_floor, limits.drift(judged.given)))
 
 
 def least_bad_output(limits: Thresholds, roundoff: float, coordinates: Coordinates) -> float:

@@ -256,6 +256,16 @@ FINDING = COORDINATES | {
     "metrics",
     "confidence",
 }
+COVERAGE = {
+    "nodes",
+    "compared_nodes",
+    "backward_nodes",
+    "compared_backward_nodes",
+    "outputs",
+    "compared_outputs",
+    "before_outputs",
+    "said",
+}
 ANSWER = {
     "summary",
     "golden",
@@ -266,6 +276,8 @@ ANSWER = {
     "input_differs",
     "rank_finding",
     "unlike",
+    "coverage",
+    "not_judged",
     "suspects",
     "overflow",
     "seconds",
@@ -297,6 +309,7 @@ def require_contract(answer: dict[str, Any]) -> None:
     assert counts.keys() == COUNTS
     assert counts["pairs"] == sum(counts[name] for name in ("pass", "warning", "error", "incomparable"))
     assert answer["seconds"].keys() == {"index", "match", "measure", "total"}
+    assert answer["coverage"].keys() == COVERAGE
     findings = [answer["first_bad_token"], answer["first_bad_node"], *answer["suspects"]]
     for finding in filter(None, findings):
         assert finding.keys() == FINDING
@@ -555,7 +568,9 @@ def test_where_nothing_is_matched_the_exit_status_is_2(firstdrift: Run, unpacked
     assert (done.status, says(done.out, "summary.no_values")) == (2, True)
 
 
-@pytest.mark.parametrize("option", ["--csv", "--xlsx", "--export-data-mapping", "--export-layer-mapping"])
+@pytest.mark.parametrize(
+    "option", ["--csv", "--xlsx", "--export-data-mapping", "--export-layer-mapping", "--suggest-mapping"]
+)
 @pytest.mark.parametrize("file", ["-", "no/such/folder/report"])
 def test_a_report_that_cannot_be_written_is_refused_before_anything_is_read(
     firstdrift: Run, tmp_path: Path, option: str, file: str

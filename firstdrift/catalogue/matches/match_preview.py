@@ -76,7 +76,7 @@ class Bench(Struct, frozen=True, eq=False):
     def plan(self, edits: Iterable[Edit]) -> SlicePlan:
         """Return the plan with edits laid over."""
         plan = lay_edits_over(self.golden, self.target, self.work.copy(), self.notes, edits)
-        return at_level(plan, self.target, self.options.level)
+        return at_level(plan, self.golden, self.target, self.options.level)
 
     def planned(self, edits: Iterable[Edit]) -> Planned:
         """Return the plan with edits laid over, and the two trees laid over each other."""

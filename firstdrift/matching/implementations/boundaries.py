@@ -9,7 +9,7 @@ carried on changes what the norm is given.
 """
 
 from collections.abc import Hashable, Mapping, Sequence
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from msgspec.structs import replace
 
@@ -23,6 +23,12 @@ from firstdrift.wording.message import Message
 
 _Takers: TypeAlias = Mapping[Hashable, Sequence[TensorPair]]
 """Inputs by what tells their values."""
+_OTHER_QUANTITY: Final = "matching.incomparable.other_quantity"
+
+
+def is_other_quantity(pair: TensorPair) -> bool:
+    """Tell whether the two tensors of a pair are not one quantity."""
+    return pair.incomparable is not None and pair.incomparable.id == _OTHER_QUANTITY
 
 
 def with_boundaries(pairs: Sequence[TensorPair]) -> list[TensorPair]:
@@ -53,5 +59,5 @@ def _contradicting(pair: TensorPair, of_golden: _Takers, of_target: _Takers) -> 
 
 
 def _apart(pair: TensorPair, taker: TensorPair) -> TensorPair:
-    reason = Message.of("matching.incomparable.other_quantity", node=taker.golden_node)
+    reason = Message.of(_OTHER_QUANTITY, node=taker.golden_node)
     return replace(pair, incomparable=reason, joining=None, golden_parts=(), target_parts=())

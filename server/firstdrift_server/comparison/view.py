@@ -20,6 +20,7 @@ from firstdrift.exports.report_json import (
     comparison_object,
     coordinates_object,
     counts_object,
+    coverage_object,
     finding_object,
     incomparable_object,
 )
@@ -278,6 +279,7 @@ def slice_object(pair: SlicePair) -> dict[str, Any]:
         "slice": pair.position,
         "verdict": str(pair.verdict),
         "counts": counts_object(pair.judgement.counts),
+        "coverage": coverage_object(pair.judgement.coverage),
         "rows": pair.rows,
         "logits": finding_object(pair.judgement.logits),
         "logits_error": pair.judgement.logits_error,

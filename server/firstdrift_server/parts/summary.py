@@ -129,7 +129,7 @@ def _worst_of(comparison: Comparison, findings: Findings) -> Verdict:
     counts = comparison.counts or Counts()
     if findings.has_fault:
         return Verdict.ERROR
-    if findings.unlike is not None:
+    if findings.unlike is not None or findings.not_judged is not None:
         return Verdict.INCOMPARABLE
     if findings.input_differs or findings.overflow or counts.error or counts.warning:
         return Verdict.WARNING

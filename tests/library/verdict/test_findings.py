@@ -595,3 +595,40 @@ def test_logits_that_are_far_off_are_not_said_to_agree(error: float, agrees: boo
     assert findings.first_bad_node is None
     assert ("summary.agree" in ids_of(findings.summary)) is agrees
     assert ("off.logits" in ids_of(findings.summary)) is not agrees
+
+
+# --- what the model is given differs slightly -------------------------------------------------------------
+
+CONV = "Functional.conv2d.0.forward"
+
+
+@pytest.mark.parametrize("given", [2e-6, 1e-5, 5e-4])
+def test_an_input_of_the_model_that_is_slightly_off_switches_no_judging_off(given: float) -> None:
+    healthy = [
+        Call(CONV, inputs=[given], outputs=[given]),
+        Call(LINEAR, inputs=[given], outputs=[2 * given]),
+        Call(HEAD, inputs=[2 * given], outputs=[logits(3 * given)]),
+    ]
+    found = conclude([judge(*healthy).said])
+    assert (found.first_bad_node, found.suspects, found.input_differs) == (None, (), ())
+    fault = [
+        healthy[0],
+        Call(LINEAR, inputs=[given], outputs=[0.4]),
+        Call(HEAD, inputs=[0.4], outputs=[logits(0.4)]),
+    ]
+    named = conclude([judge(*fault).said]).first_bad_node
+    assert named is not None
+    assert named.target == LINEAR
+
+
+def test_what_the_model_is_given_explains_what_reads_it_late() -> None:
+    """An image is read by one module when the words were embedded already."""
+    model = "Module.model.Model.forward.0"
+    ids = token_ids(7)
+    calls = [
+        Call(EMBEDDING, model, inputs=[(ids, ids)], outputs=[0.0]),
+        Call("Module.model.patch.Conv2d.forward.0", model, inputs=[5e-5], outputs=[5e-5]),
+        Call(HEAD, model, inputs=[5e-5], outputs=[logits(1e-4)]),
+    ]
+    assert judge(*calls, Call(model, inputs=[5e-5], outputs=[1e-4])).origins == []
+    assert judge(*calls, Call(model, inputs=[0.0], outputs=[1e-4])).origins == [model]

@@ -1,0 +1,122 @@
+"""What of a golden slice there is to compare, and which tensors hold what the model gives.
+
+    golden    layers.0 ─ mlp ─ linear.3, silu.1      lm_head          a list without tensors: aside
+    target    layers.0 ─ mlp                         lm_head
+
+A pass that the target dump has not recorded is aside, and a module where it records operators alone: what the
+module runs tells as much.
+"""
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final
+
+from firstdrift.matching.cross_framework.layer_ops import value_key
+from firstdrift.matching.plan import ToCompare
+from firstdrift.model.names import PARAMETERS_GRAD
+from firstdrift.model.node import Direction, Node, NodeKind
+from firstdrift.model.slice import Slice
+from firstdrift.model.tensor import Role, TensorRecord, is_floating
+from firstdrift.operators.paths import runs_through_head
+
+_NUMBERED: Final = re.compile(r"(^|\.)\d+$")
+"""A module of a list: what it gives is more than what its last part gives."""
+
+
+def what_to_compare(golden: Slice, target: Slice, is_asked: Callable[[Node], bool]) -> ToCompare:
+    """Say which golden nodes there are to compare with a target slice, of those that are asked for."""
+    recorded = [node for node in golden.nodes if is_asked(node) and any(map(_is_recorded, node.tensors))]
+    there = [node for node in target.nodes if any(map(_is_recorded, node.tensors))]
+    passes = {_pass_of(node) for node in there}
+    with_modules = {_pass_of(node) for node in there if node.kind is not NodeKind.API}
+    told_by_operators = _modules_with_operators(golden, recorded)
+    kept = [
+        node
+        for node in recorded
+        if not (_may_be_left_out(node) and _pass_of(node) not in passes)
+        and not (node.name in told_by_operators and _pass_of(node) not in with_modules)
+    ]
+    names = {node.name for node in kept}
+    aside = tuple(node.name for node in golden.nodes if node.name not in names)
+    return ToCompare(aside, *map(_places, _outputs(kept)))
+
+
+def _is_recorded(record: TensorRecord) -> bool:
+    known = (record.statistics, record.digest, record.location, record.problem, record.shards)
+    return record.is_tensor and any(one is not None for one in known)
+
+
+def _pass_of(node: Node) -> tuple[Direction, bool]:
+    return node.direction, node.type_name == PARAMETERS_GRAD
+
+
+def _may_be_left_out(node: Node) -> bool:
+    """Tell whether a node is of a pass without which a dump is one of the model all the same."""
+    return node.direction is Direction.BACKWARD or node.type_name == PARAMETERS_GRAD
+
+
+def _modules_with_operators(golden: Slice, recorded: Sequence[Node]) -> set[str]:
+    """Name the modules in which operators were recorded."""
+    parents = {node.name: node.parent for node in golden.nodes}
+    found: set[str] = set()
+    for node in recorded:
+        above = node.parent if node.kind is NodeKind.API else None
+        while above is not None and above not in found:
+            found.add(above)
+            above = parents.get(above)
+    return found
+
+
+_Held = tuple[Node, TensorRecord]
+"""A tensor with the node that it belongs to."""
+
+
+def _outputs(nodes: Sequence[Node]) -> tuple[Sequence[_Held], Sequence[_Held]]:
+    """Return what holds what the head gives, or else the last module, or operator; and what that is given."""
+    forward = [
+        (node, output)
+        for node in sorted(nodes, key=lambda node: node.order)
+        if node.direction is not Direction.BACKWARD and (output := _first(node, Role.OUTPUT)) is not None
+    ]
+    heads = [one for one in forward if runs_through_head(one[0].name) and len(one[1].shape or ()) > 1]
+    modules = [one for one in forward if one[0].kind is not NodeKind.API]
+    last = next((group[-1] for group in (heads, modules, forward) if group), None)
+    if last is None:
+        return (), ()
+    given = _first(last[0], Role.INPUT)
+    before = [] if given is None else [(last[0], given), *_with_values_of(given, forward)]
+    return _with_values_of(last[1], forward) or list(_around(last, forward)), before
+
+
+def _first(node: Node, role: Role) -> TensorRecord | None:
+    """Return the first tensor of a role that holds fractions; one of a single number only if all do."""
+    found = [one for one in node.records(role) if is_floating(one.dtype) and _is_recorded(one)]
+    return next((one for one in found if one.shape), found[0] if found else None)
+
+
+def _with_values_of(tensor: TensorRecord, forward: Sequence[_Held]) -> list[_Held]:
+    """List the outputs that hold the values of a tensor, as far as statistics and digests tell."""
+    key = value_key(tensor)
+    outputs = ((node, one) for node, _ in forward for one in node.records(Role.OUTPUT))
+    return [] if key is None else [held for held in outputs if value_key(held[1]) == key]
+
+
+def _around(last: _Held, forward: Sequence[_Held]) -> Iterator[_Held]:
+    """Yield what gives the same as far as shapes tell: modules around a node, and what each runs last."""
+    node, output = last
+    yield last
+    given = {one.name: (one, its) for one, its in forward}
+    above = node.parent
+    while above in given and given[above][1].shape == output.shape:
+        yield given[above]
+        above = given[above][0].parent
+    while _NUMBERED.search(node.path) is None:
+        inside = [one for one in forward if one[0].parent == node.name]
+        if not inside or inside[-1][1].shape != output.shape:
+            return
+        yield inside[-1]
+        node = inside[-1][0]
+
+
+def _places(held: Sequence[_Held]) -> tuple[tuple[str, str], ...]:
+    return tuple((node.name, record.label) for node, record in held)

@@ -1,0 +1,143 @@
+"""How much of the golden dump was compared: without that, nothing found says little.
+
+golden    embed ─ layers.0 ─ layers.1 ─ norm ─ lm_head        4 of 5 nodes, the output: two runs may agree
+compared  embed ─ layers.0 ─ layers.1 ────────  lm_head
+
+golden    embed ─ layers.0 ─ layers.1 ─ norm ─ lm_head        1 of 5 nodes: not judged
+compared  ──────────────────────────────────── lm_head
+
+| a golden node                                                  | counts as                          |
+| -------------------------------------------------------------- | ---------------------------------- |
+| an output of it was compared                                   | compared                           |
+| it recorded no output (a weight), and something of it was      | compared                           |
+| it recorded no tensor, or was not asked for (`--level`)        | nothing: there is none to compare  |
+| its pass, or its kind, is not in the target dump               | nothing                            |
+| an operator in a module that was compared                      | nothing: the module tells          |
+| communication that only one of the two runs needed             | nothing                            |
+| its output is another quantity, what follows is given the same | nothing                            |
+| anything else                                                  | missed                             |
+"""
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from math import prod
+
+from msgspec import Struct
+
+from firstdrift.matching.implementations.boundaries import is_other_quantity
+from firstdrift.matching.plan import ToCompare
+from firstdrift.model.node import Direction, NodeKind
+from firstdrift.model.tensor import Role
+from firstdrift.parallel.point_to_point import is_communication
+from firstdrift.verdict.coverage import Coverage
+from firstdrift.verdict.evidence import Evidence
+from firstdrift.verdict.tree import TreeRow
+
+
+def coverage_of(evidence: Evidence) -> Coverage | None:
+    """Count what of a pair of slices was compared; None if it is not known what there is."""
+    there = evidence.plan.to_compare
+    if there is None:
+        return None
+    seen = _seen(evidence)
+    compared = {name for row in evidence.rows if _is_compared(row, seen) for name in row.golden}
+    backward = {name for row in evidence.rows if row.direction is Direction.BACKWARD for name in row.golden}
+    missed = set(_missed(evidence, there, seen, compared))
+    tensors = {
+        (pair.golden_node, pair.golden.label)
+        for pair, error in zip(evidence.plan.pairs, evidence.pair_errors, strict=True)
+        if error.value is not None
+    }
+    has_outputs = not tensors.isdisjoint(there.outputs)
+    has_before = not has_outputs and _gives_less(evidence, there) and not tensors.isdisjoint(there.before)
+    return Coverage(
+        nodes=len(compared) + len(missed),
+        compared_nodes=len(compared),
+        backward_nodes=len(backward & (compared | missed)),
+        compared_backward_nodes=len(backward & compared),
+        outputs=int(bool(there.outputs)),
+        compared_outputs=int(has_outputs or has_before),
+        before_outputs=int(has_before),
+    )
+
+
+def _gives_less(evidence: Evidence, there: ToCompare) -> bool:
+    """Tell whether the target has no more than a part of what the model gives, as of the last token alone."""
+    plan, places = evidence.plan, set(there.outputs)
+    sizes = {
+        left.match: prod(left.record.shape or ())
+        for left in plan.unmatched_golden_tensors
+        if (left.node, left.record.label) in places
+    }
+    parts = [
+        prod(left.record.shape or ()) < sizes[left.match]
+        for left in plan.unmatched_target_tensors
+        if left.match in sizes and left.record.role is Role.OUTPUT and left.record.is_tensor
+    ]
+    return bool(parts) and all(parts)
+
+
+class _Seen(Struct, frozen=True):
+    """What is known of the tensors of the matches: of which roles some were compared, some recorded.
+
+    Attributes:
+        compared: by match, roles of the tensors that were compared; likewise recorded, of all.
+        elsewhere: matches with an output that is another quantity on the two sides.
+    """
+
+    compared: Mapping[int, frozenset[Role]]
+    recorded: Mapping[int, frozenset[Role]]
+    elsewhere: frozenset[int]
+
+
+def _seen(evidence: Evidence) -> _Seen:
+    compared: defaultdict[int, set[Role]] = defaultdict(set)
+    recorded: defaultdict[int, set[Role]] = defaultdict(set)
+    plan = evidence.plan
+    for pair, error in zip(plan.pairs, evidence.pair_errors, strict=True):
+        if pair.golden.is_tensor:
+            recorded[pair.match].add(pair.golden.role)
+            if error.value is not None:
+                compared[pair.match].add(pair.golden.role)
+    for left in plan.unmatched_golden_tensors:
+        if left.record.is_tensor:
+            recorded[left.match].add(left.record.role)
+    apart = (pair.match for pair in plan.pairs if is_other_quantity(pair))
+    return _Seen(
+        {match: frozenset(roles) for match, roles in compared.items()},
+        {match: frozenset(roles) for match, roles in recorded.items()},
+        frozenset(apart),
+    )
+
+
+def _is_compared(row: TreeRow, seen: _Seen) -> bool:
+    """Tell whether a node was compared: an output of it, or, where none was recorded, anything."""
+    if row.match is None:
+        return False
+    compared = seen.compared.get(row.match, frozenset())
+    return Role.OUTPUT in compared if Role.OUTPUT in seen.recorded.get(row.match, ()) else bool(compared)
+
+
+def _missed(evidence: Evidence, there: ToCompare, seen: _Seen, compared: set[str]) -> Iterator[str]:
+    """Yield the golden nodes that were not compared though there was something to compare."""
+    aside = {*there.aside, *compared}
+    talks = _sides_that_talk(evidence.communications)
+    for row in evidence.rows:
+        if row.match in seen.elsewhere or (talks == 1 and is_communication(row.type_name)):
+            continue
+        if row.kind is NodeKind.API and _is_told_by_module(row, evidence.rows, compared):
+            continue
+        yield from (name for name in row.golden if name not in aside)
+
+
+def _sides_that_talk(communications: Sequence[TreeRow]) -> int:
+    """Count the dumps that record communication between ranks."""
+    return any(row.golden for row in communications) + any(row.target for row in communications)
+
+
+def _is_told_by_module(row: TreeRow, rows: Sequence[TreeRow], compared: set[str]) -> bool:
+    """Tell whether a module around an operator, the innermost of the golden dump, was compared."""
+    above = row.parent
+    while above is not None and not rows[above].golden:
+        above = rows[above].parent
+    return above is not None and not compared.isdisjoint(rows[above].golden)
