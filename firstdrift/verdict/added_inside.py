@@ -12,8 +12,9 @@ from itertools import product
 
 from firstdrift.metrics.measurement import MeasurementKind
 from firstdrift.model.node import Direction, NodeKind
+from firstdrift.verdict.case import Case
 from firstdrift.verdict.conditioning import Term, error_of_terms, is_sum
-from firstdrift.verdict.evidence import Case, Evidence
+from firstdrift.verdict.evidence import Evidence
 from firstdrift.verdict.explanations import jumps
 from firstdrift.verdict.tree import TreeRow
 

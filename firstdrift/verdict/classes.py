@@ -13,7 +13,7 @@ from typing import ClassVar, Final
 from firstdrift.model.tensor import Role
 from firstdrift.operators.kinds import OpKind
 from firstdrift.verdict import reasons
-from firstdrift.verdict.evidence import Case
+from firstdrift.verdict.case import Case
 from firstdrift.verdict.judgement import NodeClass, Reasons
 from firstdrift.verdict.rule import Rule
 from firstdrift.verdict.tree import kind_of_row

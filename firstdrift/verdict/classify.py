@@ -20,9 +20,10 @@ from firstdrift.metrics.statistics import is_whole
 from firstdrift.model.node import Direction, NodeKind
 from firstdrift.model.tensor import UNIT_ROUNDOFF, Role
 from firstdrift.verdict.added_inside import added_inside, explained_by_added
+from firstdrift.verdict.case import Case, Progress, case_of
 from firstdrift.verdict.classes import ENTERED, ClassRule, rule_of
 from firstdrift.verdict.conditioning import error_of_sum
-from firstdrift.verdict.evidence import Case, Evidence, Progress, case_of
+from firstdrift.verdict.evidence import Evidence
 from firstdrift.verdict.explanations import PEERS, excused_by, explain, factor_of, floor_of, jumps
 from firstdrift.verdict.fixed_thresholds import NOISE_BEFORE, UNLIKE_BEFORE
 from firstdrift.verdict.judgement import ORIGINS, NodeClass, Reasons

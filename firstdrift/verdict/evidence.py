@@ -1,22 +1,13 @@
-"""What is known of one slice while its rows are judged: what was recorded, and what has been seen so far.
-
-Evidence    recorded; does not change            Progress    seen in the rows before; grows row by row
-└──────────────┬─────────────────────────────┘
-Case    one row when its turn comes: what the rules look at
-"""
+"""What is known of one slice: what was recorded of it, which does not change while its rows are judged."""
 
 import math
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from dataclasses import replace as dataclass_replace
-from enum import Flag, auto
-from functools import cached_property, reduce
-from itertools import compress, product
-from operator import or_
+from functools import cached_property
 from statistics import median
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from firstdrift.matching.plan import SlicePlan
@@ -29,8 +20,7 @@ from firstdrift.parallel.point_to_point import is_communication
 from firstdrift.verdict.baseline import QUIET, Noise
 from firstdrift.verdict.compute_format import compute_roundoff, stored_roundoff
 from firstdrift.verdict.conditioning import Term, is_sum
-from firstdrift.verdict.fixed_thresholds import FEW_ALONE, STATISTICS_ROUNDING
-from firstdrift.verdict.layer_outliers import PeerGroup
+from firstdrift.verdict.fixed_thresholds import FEW_ALONE
 from firstdrift.verdict.logits import is_logits
 from firstdrift.verdict.movable_thresholds import DEFAULTS, Thresholds
 from firstdrift.verdict.one_sided_gradients import OneSidedGradient, one_sided_gradients
@@ -38,7 +28,7 @@ from firstdrift.verdict.pair_error import PairError
 from firstdrift.verdict.router_ties import Choice, find_choices
 from firstdrift.verdict.row_errors import RowErrors, row_errors
 from firstdrift.verdict.systematic import SystematicWeights, in_weights, weights_of
-from firstdrift.verdict.training import BUFFERS, Training, parameter_name
+from firstdrift.verdict.training import Training, parameter_name
 from firstdrift.verdict.tree import TreeRow, holds_gradients
 
 
@@ -317,186 +307,3 @@ def evidence_after_choice(evidence: Evidence, path: str) -> Evidence:
         evidence.rows, evidence.plan, evidence.measurements, evidence.limits, choices
     )
     return dataclass_replace(evidence, errors=errors, pair_errors=pair_errors, choices=choices)
-
-
-@dataclass(slots=True)
-class Progress:
-    """What has been seen in the rows before.
-
-    Attributes:
-        roundoff: coarsest unit roundoff: what was once rounded stays so.
-        inside: worst error recorded below each row; known_inside: whether anything below explains errors;
-            origins_inside: how many rows below are origins.
-        level: errors above it belong to a fault; below it, to rounding. Infinite without a fault.
-        first_origin: place of the first row at which an error begins.
-        input_row: the row whose inputs come from outside and differ; input_pair: the pair that shows it.
-        seen: worst output error; None before the first.
-        seen_whole: the same with the rows of tokens that went to other experts.
-        seen_difference: largest norm of the difference of a gradient.
-        trained: largest error of a parameter that a training step before explains.
-        given: error of what the model is given, as far as it is known and slight.
-        has_tie: other values were chosen before, by a tie.
-        outstanding: rows whose output error stands out among their peers; likewise outstanding_inputs.
-        peers_before: peer groups of the rows before, if any row stands out.
-    """
-
-    roundoff: float
-    inside: list[float]
-    known_inside: list[bool]
-    origins_inside: list[int]
-    level: float = math.inf
-    first_origin: int | None = None
-    input_row: int | None = None
-    input_pair: int | None = None
-    seen: float | None = None
-    seen_whole: float = 0.0
-    seen_difference: float = 0.0
-    trained: float = 0.0
-    given: float = 0.0
-    has_tie: bool = False
-    outstanding: frozenset[int] = frozenset()
-    peers_before: set[PeerGroup] = field(default_factory=set)
-
-
-class Scope(Flag):
-    """What kind of row one is: several may hold."""
-
-    GRADIENT = auto()
-    """Gradients of parameters were recorded of it."""
-
-    ACTIVATION = auto()
-    """Any other."""
-
-    INPUT = auto()
-    """An ACTIVATION of which an input was compared."""
-
-    UNRECORDED = auto()
-    """An ACTIVATION of which neither an input nor anything inside was compared."""
-
-    BACKWARD = auto()
-    """An ACTIVATION of the backward pass."""
-
-    CHOICE = auto()
-    """An ACTIVATION of a slice in which other experts, or other whole numbers, were chosen."""
-
-
-class Case(Struct, gc=False):
-    """One row when its turn comes.
-
-    Attributes:
-        roundoff: coarsest unit roundoff so far.
-        weights: whether its parameters differ.
-        is_unrecorded: neither its inputs nor anything inside it was recorded.
-        scope: what kind of row it is.
-        operands: the outputs that it adds up; known only of what is_unrecorded.
-        explained: the output error that its inputs and what ran before explain.
-        explanation: id of the entry of `explanations.py` that explains most of it.
-        added: what a module adds up in its own code, if its output is held against that.
-        jumped: its output error is more than what is explained.
-    """
-
-    evidence: Evidence
-    progress: Progress
-    row: TreeRow
-    error: RowErrors
-    roundoff: float
-    limits: Thresholds
-    weights: bool
-    is_unrecorded: bool
-    scope: Scope
-    operands: tuple[Term, ...] = ()
-    explained: float = 0.0
-    explanation: str = ""
-    added: tuple[Term, ...] = ()
-    jumped: bool = False
-
-    @property
-    def was_chosen_otherwise(self) -> bool:
-        """Whether a module around the row was given other whole numbers: other experts, by a tie.
-
-        Where nothing differed before, the choice was no tie.
-        """
-        is_inside = self.error.is_excused or self.row.index in self.evidence.chosen_otherwise
-        return is_inside and bool(self.progress.seen)
-
-
-def case_of(evidence: Evidence, progress: Progress, row: TreeRow) -> Case:
-    """Lay out what is known of a row when its turn comes."""
-    error, limits = evidence.errors[row.index], evidence.limits
-    roundoff = progress.roundoff or limits.roundoff_float32
-    unrecorded = error.input is None and not progress.known_inside[row.index]
-    is_backward = row.direction is Direction.BACKWARD
-    differing = None
-    if error.parameter and not (error.is_by_number and progress.seen):
-        differing = differing_parameter(evidence, error, roundoff)
-    if differing is not None:
-        error.parameter, error.parameter_pair = evidence.pair_errors[differing].value, differing
-    return Case(
-        evidence,
-        progress,
-        row,
-        error,
-        roundoff,
-        limits,
-        differing is not None,
-        unrecorded,
-        _SCOPES[
-            Role.GRADIENT in error.roles,
-            error.input is not None,
-            unrecorded,
-            is_backward,
-            evidence.has_choices,
-        ],
-        evidence.known_operands(row, progress.roundoff) if unrecorded else (),
-    )
-
-
-def _scope(holds: Sequence[bool]) -> Scope:
-    """Return what kind of row one is: of gradients, or whatever else holds."""
-    kinds = (Scope.INPUT, Scope.UNRECORDED, Scope.BACKWARD, Scope.CHOICE)
-    is_gradient, *others = holds
-    return Scope.GRADIENT if is_gradient else reduce(or_, compress(kinds, others), Scope.ACTIVATION)
-
-
-_SCOPES = {holds: _scope(holds) for holds in product((False, True), repeat=5)}
-
-
-def differing_parameter(evidence: Evidence, error: RowErrors, roundoff: float) -> int | None:
-    """Return the parameter of a row that differs most beyond what its dtype, or training, explains."""
-    excess = {at: _excess(evidence, at, roundoff) for at in error.parameters}
-    beyond = [at for at in error.parameters if excess[at] > 1.0]
-    return max(beyond, key=excess.__getitem__, default=None)
-
-
-def excess_of_parameter(evidence: Evidence, pair: int) -> float | None:
-    """Return the error of a parameter over what its dtypes and training explain; None without a number."""
-    excess = _excess(evidence, pair, evidence.pair_errors[pair].roundoff)
-    return excess if math.isfinite(excess) and excess else None
-
-
-def _excess(evidence: Evidence, pair: int, roundoff: float) -> float:
-    """Return the error of a parameter over what is explained of it."""
-    error, measured = evidence.pair_errors[pair], evidence.measurements[pair]
-    if not error.value or error.discrete or pair in evidence.systematic_pairs:
-        return 0.0
-    trained = explained_by_training(evidence, pair)
-    # Training moves whole tensors by so much, and single rows by more.
-    whole = measured.errors.relative_l2 if trained and measured.errors is not None else error.value
-    # What all others have is no excuse for another difference.
-    roundoff = max(error.roundoff, evidence.stored) if evidence.systematic_weights else roundoff
-    rounding = evidence.limits.parameter_floor * roundoff
-    if measured.kind is MeasurementKind.STATISTICS:  # which are rounded as well, each by itself
-        rounding = max(2.0 * rounding, STATISTICS_ROUNDING.value * evidence.limits.roundoff_float32)
-    return min(whole, error.value) / (rounding + trained)
-
-
-def explained_by_training(evidence: Evidence, pair: int) -> float:
-    """Return how far apart training may have taken a parameter."""
-    if not evidence.is_later_step:
-        return 0.0
-    if evidence.plan.pairs[pair].golden.key in BUFFERS:
-        return math.inf
-    known = evidence.trained
-    name, measured = evidence.parameter_name(pair), evidence.measurements[pair]
-    allowed = known.allowed(name, measured, evidence.typical_move) if known is not None else None
-    return evidence.limits.later_step_parameters if allowed is None else allowed

@@ -15,8 +15,8 @@ from typing import ClassVar, Final, TypeAlias
 from firstdrift.metrics.measurement import MeasurementKind
 from firstdrift.model.node import Direction
 from firstdrift.operators.kinds import OpKind
+from firstdrift.verdict.case import Case, Scope
 from firstdrift.verdict.conditioning import error_of_terms
-from firstdrift.verdict.evidence import Case, Scope
 from firstdrift.verdict.gradients import explained_gradient
 from firstdrift.verdict.layer_outliers import peer_group
 from firstdrift.verdict.only_output import only_output_limit

@@ -2,7 +2,7 @@
 
 import math
 
-from firstdrift.verdict.evidence import Case
+from firstdrift.verdict.case import Case
 
 
 def explained_gradient(case: Case) -> float:

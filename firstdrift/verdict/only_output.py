@@ -12,7 +12,7 @@ So is one beside which other nodes have no partner, as it may be another quantit
 """
 
 from firstdrift.metrics.measurement import Measurement
-from firstdrift.verdict.evidence import Case
+from firstdrift.verdict.case import Case
 from firstdrift.verdict.movable_thresholds import Thresholds
 from firstdrift.wording.message import Message
 

@@ -16,8 +16,9 @@ from firstdrift.model.tensor import Role, is_floating
 from firstdrift.operators.kinds import ErrorModel, OpKind
 from firstdrift.operators.properties import error_model
 from firstdrift.operators.recognise import kind_of_label
+from firstdrift.verdict.case import Case, explained_by_training
 from firstdrift.verdict.error_model import Value, backward_bound, forward_bound, has_bound
-from firstdrift.verdict.evidence import Case, Evidence, explained_by_training
+from firstdrift.verdict.evidence import Evidence
 from firstdrift.verdict.fixed_thresholds import LEAST_VARIANCE, LOWEST_VALUES
 from firstdrift.verdict.row_errors import RowErrors
 from firstdrift.verdict.tree import TreeRow, last_name

@@ -6,8 +6,9 @@ from collections.abc import Iterator, Sequence
 from firstdrift.matching.plan import TensorPair
 from firstdrift.metrics.measurement import Measurement, MeasurementKind
 from firstdrift.model.tensor import Role, is_floating, is_part_of_rank
+from firstdrift.verdict.case import Case
 from firstdrift.verdict.conditioning import Term
-from firstdrift.verdict.evidence import Case, Evidence
+from firstdrift.verdict.evidence import Evidence
 from firstdrift.verdict.fixed_thresholds import ANOTHER_ROW
 from firstdrift.verdict.judgement import Reasons
 from firstdrift.verdict.only_output import beyond_limits

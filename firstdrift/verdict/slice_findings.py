@@ -8,10 +8,11 @@ from firstdrift.matching.plan import TensorPair
 from firstdrift.metrics.measurement import RankError
 from firstdrift.model.node import NodeKind
 from firstdrift.model.tensor import Role
+from firstdrift.verdict.case import excess_of_parameter
 from firstdrift.verdict.classes import SOURCE
 from firstdrift.verdict.classify import Classified
 from firstdrift.verdict.confidence import Confidence, basis_of, confidence_in
-from firstdrift.verdict.evidence import Evidence, excess_of_parameter
+from firstdrift.verdict.evidence import Evidence
 from firstdrift.verdict.fixed_thresholds import LEAST_RANK_ERROR, RANK_ALONE
 from firstdrift.verdict.judgement import Finding, NodeClass, PairJudgement, RowJudgement
 from firstdrift.verdict.operator_bounds import is_without_model

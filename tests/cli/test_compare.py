@@ -276,6 +276,7 @@ ANSWER = {
     "input_differs",
     "rank_finding",
     "unlike",
+    "systematic",
     "coverage",
     "not_judged",
     "suspects",

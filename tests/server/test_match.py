@@ -195,7 +195,7 @@ def test_a_set_of_another_comparison_is_refused(client: TestClient, submit: Subm
 def test_files_are_read_in_and_written_out(client: TestClient, page: str, submit: Submit) -> None:
     after = led_to(submit("edit", **PAIR))
     exports = re.findall(r'href="(/api/v1/match-sets/[^"]+)" download', client.get(page, params=after).text)
-    assert len(exports) == 3
+    assert len(exports) == 4
     text = client.get(exports[0]).text.replace("\n", "\r\n")  # as a form sends it
     settle(client)
     into = led_to(submit("import", name="set.json", text=text))

@@ -15,9 +15,10 @@ from firstdrift.model.node import Direction, NodeKind
 from firstdrift.model.slice import Coordinates, SliceListing
 from firstdrift.model.tensor import Role, TensorRecord
 from firstdrift.verdict.baseline import Noise
+from firstdrift.verdict.case import Case, Progress, case_of
 from firstdrift.verdict.classes import ALL_CLASS_RULES, CLASS_RULES, rule_of
 from firstdrift.verdict.conditioning import error_of_sum
-from firstdrift.verdict.evidence import Case, Evidence, Progress, case_of
+from firstdrift.verdict.evidence import Evidence
 from firstdrift.verdict.explanations import (
     BOUNDS,
     EXPLANATIONS,
