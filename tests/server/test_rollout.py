@@ -35,7 +35,9 @@ def test_without_files_there_is_the_form_and_what_can_be_chosen(client: TestClie
     found = ask(client)
     assert found["answer"] is None
     assert "rollout.jsonl" in {one["name"] for one in found["choose"]["entries"]}
-    assert client.get("/rollout").status_code == 200
+    page = client.get("/rollout")
+    assert page.status_code == 200
+    assert page.text.count('class="crumbs"') == 1
 
 
 def test_the_answer_has_the_finding_and_the_map_the_worst_first(client: TestClient, root: Path) -> None:
