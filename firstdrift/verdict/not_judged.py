@@ -82,7 +82,9 @@ def _remedy(poor: Sequence[SliceJudgement]) -> Remedy:
     covered = [judged.coverage for judged in poor if judged.coverage is not None]
     missed = sum(one.nodes - one.compared_nodes for one in covered)
     counts = sum((judged.counts for judged in poor), Counts())
-    if counts.unmatched_target_nodes and 2 * counts.unmatched_target_nodes >= missed:
+    # Nodes that recorded nothing are left over as well, and no mapping makes them comparable.
+    left = min(counts.unmatched_target_nodes, sum(one.target_nodes for one in covered))
+    if left and 2 * left >= missed:
         return Remedy.MAPPING
     if counts.incomparable:
         return Remedy.TENSORS

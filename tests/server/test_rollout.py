@@ -43,7 +43,7 @@ def test_without_files_there_is_the_form_and_what_can_be_chosen(client: TestClie
 def test_the_answer_has_the_finding_and_the_map_the_worst_first(client: TestClient, root: Path) -> None:
     found = ask(client, rollout=root / "rollout.jsonl", trainer=root / "not_finite.jsonl")["answer"]
     assert found["verdict"] == "tokens off"
-    assert found["finding"]["id"] == "rollout.summary.off"
+    assert found["finding"]["id"] == "rollout.summary.not_finite"
     assert found["heat_map"]["rows"][0]["name"] == "4"
     assert found["heat_map"]["cells"][0][30:] == ["Infinity"] * 18
     assert found["sequences"][0]["address"].startswith("/rollout/4?")
@@ -78,6 +78,11 @@ def test_what_was_answered_is_kept_until_a_file_changes(client: TestClient, root
     assert ask(client, **given)["answer"]["verdict"] == "within rounding"
     shutil.copy(root / "temperature.jsonl", root / "trainer.jsonl")
     assert ask(client, **given)["answer"]["verdict"] == "drifting"
+
+
+def test_while_the_second_file_is_looked_for_nothing_is_refused(client: TestClient, root: Path) -> None:
+    found = ask(client, rollout=root / "rollout.jsonl", at=root)
+    assert (found["problem"], found["answer"]) == (None, None)
 
 
 @pytest.mark.parametrize(

@@ -68,7 +68,9 @@ def test_what_was_compared_is_counted_and_decides(
 def test_logits_alone_agree_where_they_alone_are_asked_for(unpacked: Unpacked) -> None:
     dumps = unpacked("msit/llama4_stats1_golden"), unpacked("msit/llama4_logits_golden")
     asked = compare(*dumps, Options(level="logits"))
-    assert asked.findings.coverage == Coverage(nodes=3, compared_nodes=3, outputs=3, compared_outputs=3)
+    assert asked.findings.coverage == Coverage(
+        nodes=3, compared_nodes=3, outputs=3, compared_outputs=3, target_nodes=3
+    )
     assert exit_status(asked) == 0
     assert "\ncoverage" in report_text(asked)
 
