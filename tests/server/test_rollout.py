@@ -10,6 +10,7 @@ from fastapi.testclient import TestClient
 from library.rollout.rollout_rows import SAMPLES, row, write_rows
 
 from firstdrift_server.app import create_app
+from firstdrift_server.context import Context
 from firstdrift_server.questions import rollout as questions
 from firstdrift_server.settings import settings_from
 
@@ -83,6 +84,14 @@ def test_what_was_answered_is_kept_until_a_file_changes(client: TestClient, root
 def test_while_the_second_file_is_looked_for_nothing_is_refused(client: TestClient, root: Path) -> None:
     found = ask(client, rollout=root / "rollout.jsonl", at=root)
     assert (found["problem"], found["answer"]) == (None, None)
+
+
+def test_of_long_sequences_only_some_are_kept() -> None:
+    kept = Context.__dataclass_fields__["rollouts"].default_factory()
+    made: list[int] = []
+    for number in (0, 1, 2, 0):
+        kept.get(number, lambda at=number: made.append(at) or {"differences": [0.0] * 400_000})
+    assert made == [0, 1, 2, 0]
 
 
 @pytest.mark.parametrize(
