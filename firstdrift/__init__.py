@@ -2,7 +2,7 @@
 
 >>> import firstdrift
 >>> report = firstdrift.compare("golden_dump", "target_dump")
->>> report.findings.summary
+>>> report.summary
 'Token 2 is the first bad token; in it model.layers.7.mlp is the first bad node: ...'
 >>> report.frame()          # every pair as a row of a pandas frame
 """

@@ -122,7 +122,7 @@ def _compare_dumps(report: "RolloutReport", dumps: tuple[Path, Path]) -> Any:  #
 def _status(report: "RolloutReport", fail_on: str) -> int:
     from firstdrift.rollout.report import RolloutVerdict
 
-    if report.verdict is RolloutVerdict.NOTHING:
+    if report.verdict is RolloutVerdict.TOO_LITTLE:
         return UNUSABLE
     fails = {
         "any": report.verdict is not RolloutVerdict.WITHIN,

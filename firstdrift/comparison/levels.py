@@ -31,7 +31,6 @@ _KEEPS: Final[Mapping[str, Callable[[Node], bool]]] = {
     "layer": lambda node: level_of(node.kind, node.path) == "layer",
     "module": lambda node: node.kind is not NodeKind.API,
     "api": lambda node: node.kind is NodeKind.API,
-    "logits": lambda node: runs_through_head(node.name),
 }
 
 
@@ -53,10 +52,19 @@ def at_level(plan: SlicePlan, golden: Slice, target: Slice, level: str | None) -
     if level not in LEVELS:
         no_level = Message.of("comparison.options.no_level", level=level)
         raise SettingsError(no_level, hint=Message.of("error.choose_one", names=LEVELS))
-    keeps = _KEEPS[level]
     if level == "logits":
-        kept = tuple(filter(is_logits, plan.pairs))
-    else:
-        names = {node.name for node in target.nodes if keeps(node)}
-        kept = tuple(pair for pair in plan.pairs if pair.target_node in names)
+        return _with_logits(plan, golden, target)
+    keeps = _KEEPS[level]
+    names = {node.name for node in target.nodes if keeps(node)}
+    kept = tuple(pair for pair in plan.pairs if pair.target_node in names)
     return replace(plan, pairs=kept, to_compare=what_to_compare(golden, target, keeps))
+
+
+def _with_logits(plan: SlicePlan, golden: Slice, target: Slice) -> SlicePlan:
+    """Keep the logits. What runs inside the head gives the same, so that one node of it tells."""
+    kept = tuple(filter(is_logits, plan.pairs))
+    names = {pair.golden_node for pair in kept}
+    there = what_to_compare(
+        golden, target, lambda node: node.name in names if names else runs_through_head(node.name)
+    )
+    return replace(plan, pairs=kept, to_compare=there)

@@ -14,6 +14,7 @@ from firstdrift.verdict.judgement import Counts, Findings, SliceJudgement, Verdi
 from firstdrift.verdict.movable_thresholds import DEFAULTS, Thresholds
 from firstdrift.verdict.tree import TreeRow
 from firstdrift.wording.message import Message, joined
+from firstdrift.wording.text import text_of
 
 
 class Options(Struct, frozen=True):
@@ -98,6 +99,11 @@ class Report(Struct, frozen=True):
     unreadable: int = 0
     additions: Additions = field(default_factory=Additions)
     noise: Mapping[Coordinates, Noise] = field(default_factory=dict)
+
+    @property
+    def summary(self) -> str:
+        """What was found, as a sentence in English."""
+        return text_of(self.findings.summary)
 
     def incomparable(self) -> Iterator[tuple[Coordinates, TensorPair, Message]]:
         """Yield the pairs that could not be compared, each with its slice and the reason."""

@@ -16,7 +16,7 @@ Each process has a folder of its own:
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from functools import partial
 from itertools import takewhile
 from pathlib import Path
@@ -181,19 +181,17 @@ def _read(file: Listed) -> list[_Entry]:
     value = None if reason else saved_value(file.path)
     if not isinstance(value, dict):
         raise DumpUnreadableError(reason or Message.of("dumps.passes.no_names"), path=file.path)
-    by_entry = {header.entry: header for header in headers}
+    in_order = iter(headers)
     model = next((str(name).partition(_BATCH)[0] for name in value if _BATCH in str(name)), _USUAL_MODEL)
     return [
-        _Entry(str(name), file.path, tuple(_places(str(name), held, by_entry)), printable(model))
+        _Entry(str(name), file.path, tuple(zip(_places(held), in_order, strict=False)), printable(model))
         for name, held in value.items()
     ]
 
 
-def _places(
-    name: str, value: object, headers: Mapping[str, TensorHeader]
-) -> Iterator[tuple[str, TensorHeader]]:
-    for place, _ in named_layouts(value):
-        yield place, headers[dotted(name, place)]
+def _places(value: object) -> tuple[str, ...]:
+    """Return the place of each tensor in a value, in the order in which a file lists them."""
+    return tuple(place for place, _ in named_layouts(value))
 
 
 def _split(entries: list[_Entry]) -> tuple[list[_Entry], list[_Entry]]:

@@ -214,15 +214,24 @@ def _around_partners(work: Pairing, golden: int) -> list[int]:
 
 
 def _correspond(work: Pairing, golden: int, target: int) -> bool:
-    """Tell whether two modules hang at matched ones and share most of their matched modules, at least two."""
+    """Tell whether two modules hang at matched ones and share most of their matched modules, at least two.
+
+    What is beside the one and inside the other tells that the other is the layer around it.
+    """
     above = work.golden.parents[golden], work.target.parents[target]
     if above != (work.golden.root, work.target.root) and work.partners.get(above[0], -1) != above[1]:
         return False
-    golden_modules = work.golden.modules(work.golden.forward[golden])
-    partners = known(map(work.partners.get, golden_modules))
-    others = work.found.keys() & work.target.modules(work.target.forward[target])
-    shared = len(others.intersection(partners))
-    return shared > 1 and 2 * shared > max(len(partners), len(others))
+    inside = set(work.golden.modules(work.golden.forward[golden]))
+    others = set(work.target.modules(work.target.forward[target]))
+    partners = {own: work.partners[own] for own in inside if own in work.partners}
+    found = {other: work.found[other].golden for other in others if other in work.found}
+    beside = work.golden.forward[above[0]], work.target.forward[above[1]]
+    if not (set(found.values()) - inside).isdisjoint(beside[0]):
+        return False
+    if not (set(partners.values()) - others).isdisjoint(beside[1]):
+        return False
+    shared = len(found.keys() & partners.values())
+    return shared > 1 and 2 * shared > max(len(partners), len(found))
 
 
 def _without_orphans(tree: SliceTree, parent: int, matched: Container[int]) -> list[int]:

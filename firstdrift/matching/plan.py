@@ -157,11 +157,13 @@ class ToCompare(Struct, frozen=True, gc=False):
             asked for, or the target dump records nothing of their kind.
         outputs: what holds what the model gives, as (golden node, label of the tensor); any of them tells it.
         before: what holds what the node that gives it is given, likewise.
+        target_nodes: how many nodes of the target dump recorded a tensor.
     """
 
     aside: tuple[str, ...] = ()
     outputs: tuple[tuple[str, str], ...] = ()
     before: tuple[tuple[str, str], ...] = ()
+    target_nodes: int = 0
 
 
 class SlicePlan(Struct, frozen=True):

@@ -38,7 +38,8 @@ def what_to_compare(golden: Slice, target: Slice, is_asked: Callable[[Node], boo
     ]
     names = {node.name for node in kept}
     aside = tuple(node.name for node in golden.nodes if node.name not in names)
-    return ToCompare(aside, *map(_places, _outputs(kept)))
+    outputs, before = map(_places, _outputs(kept))
+    return ToCompare(aside, outputs, before, target_nodes=len(there))
 
 
 def _is_recorded(record: TensorRecord) -> bool:

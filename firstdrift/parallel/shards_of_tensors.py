@@ -71,7 +71,9 @@ def _declared(record: TensorRecord) -> tuple[Dims, dict[str, int]]:
 
 def _are_complete(copies: Mapping[Place | None, Sequence[TensorRecord]], sizes: Sequence[int]) -> bool:
     """Tell whether there is a part for each place, and its copies are copies."""
-    return set(copies) == set(product(*map(range, sizes))) and all(map(_are_alike, copies.values()))
+    # What a dump says of the sizes may be far more than there is.
+    is_whole = len(copies) == prod(sizes) and set(copies) == set(product(*map(range, sizes)))
+    return is_whole and all(map(_are_alike, copies.values()))
 
 
 def _place(record: TensorRecord, cuts: Sequence[Cut]) -> Place | None:

@@ -102,6 +102,8 @@ def compare_sides(rollout: Side, trainer: Side, options: RolloutOptions) -> Roll
     scales = [scale, *(one.scale for one in positions)]
     off = counts.out if experts is None or experts.first_layer is not None else counts.out - counts.rerouted
     verdict = judge(statistics, scales, off, counts.other_tokens, options)
+    if verdict is RolloutVerdict.WITHIN and counts.are_few:
+        verdict = RolloutVerdict.TOO_LITTLE
     tells = tokens.tells
     return RolloutReport(
         options=options,
@@ -160,6 +162,15 @@ def _all_tokens(commons: Sequence[_Common]) -> _Tokens:
     return _Tokens(rollout, trainer, noise.bins_of(places), moved, noise.telling(rollout, trainer))
 
 
+def _first_not_finite(common: _Common) -> int | None:
+    """Return the place of the first token whose difference is NaN or infinite."""
+    is_lost = ~(np.isfinite(common.rollout) & np.isfinite(common.trainer)) & (
+        common.rollout != common.trainer
+    )
+    places = common.compared[is_lost]
+    return int(places[0]) if len(places) else None
+
+
 def _pair(
     number: int,
     rollout: TokenSequence,
@@ -192,6 +203,7 @@ def _pair(
         rerouted=rerouted,
         scale=scale,
         other_token=common.other_token,
+        not_finite=_first_not_finite(common),
         missing=common.missing,
         unmasked=common.unmasked,
         experts=experts,

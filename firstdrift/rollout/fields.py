@@ -223,6 +223,8 @@ def _as_ids(texts: object) -> list[int] | None:
 
 
 def _integers(found: object, what: str) -> Integers:
+    if _holds_text(found):  # of which numpy would make as many of the longest as there are numbers
+        raise _unfit("no_ids", field=what)
     try:
         ids = np.array(found)
     except (ValueError, TypeError, OverflowError) as error:
@@ -230,6 +232,13 @@ def _integers(found: object, what: str) -> Integers:
     if ids.size and ids.dtype.kind not in "iu":
         raise _unfit("no_ids", field=what)
     return ids.astype(np.int64)
+
+
+def _holds_text(found: object) -> bool:
+    if not isinstance(found, list):
+        return isinstance(found, str | bytes)
+    kinds = set(map(type, found))
+    return not kinds.isdisjoint((str, bytes)) or (list in kinds and any(map(_holds_text, found)))
 
 
 def _mask(row: Row, length: int) -> Flags:

@@ -33,7 +33,7 @@ def judge(
 ) -> RolloutVerdict:
     """Judge tokens by the scales of their noise, how many have left it, and whether there are others."""
     if not statistics.tokens and not others:
-        return RolloutVerdict.NOTHING
+        return RolloutVerdict.TOO_LITTLE
     if any(scale is not None and scale > options.explained for scale in scales):
         return RolloutVerdict.DRIFTING
     if statistics.not_finite or others or out > STRAYS * statistics.tokens:
@@ -52,17 +52,21 @@ def summary_of(
     options: RolloutOptions,
 ) -> Message:
     """Say in a sentence what was found."""
-    if verdict is RolloutVerdict.NOTHING:
+    if verdict is RolloutVerdict.TOO_LITTLE and not counts.compared:
         return Message.of("rollout.summary.nothing", sequences=counts.sequences)
+    if verdict is RolloutVerdict.TOO_LITTLE:
+        there = counts.sequences + counts.rollout_only
+        return Message.of("rollout.summary.not_judged", compared=counts.compared, sequences=there)
+    finite = statistics.tokens - statistics.not_finite
     measured = Message.of(
-        "rollout.summary.measured", mean=statistics.mean_abs, tokens=counts.tokens, sequences=counts.compared
+        "rollout.summary.measured", mean=statistics.mean_abs, tokens=finite, sequences=counts.compared
     )
     if verdict is RolloutVerdict.DRIFTING:
         return _drifting(positions, scale, options, measured)
     if verdict is RolloutVerdict.WITHIN:
         said = "within" if not counts.out else "rerouted" if counts.out == counts.rerouted else "strays"
         return Message.of(f"rollout.summary.{said}", dtype=options.dtype, out=counts.out, measured=measured)
-    return _off(pairs, counts, measured)
+    return _not_finite(pairs, statistics, measured) or _off(pairs, counts, measured)
 
 
 def _drifting(
@@ -75,6 +79,21 @@ def _drifting(
         scale=max(filter(None, [scale, *far.values()])),
         dtype=options.dtype,
         explained=options.explained,
+        measured=measured,
+    )
+
+
+def _not_finite(pairs: Sequence[SequencePair], statistics: Statistics, measured: Message) -> Message | None:
+    """Say where the first difference without a number is, if there is one."""
+    worst = next((pair for pair in pairs if pair.not_finite is not None), None)
+    if worst is None:
+        return None
+    count = statistics.not_finite
+    return Message.of(
+        "rollout.summary.not_finite",
+        count=count,
+        sequence=worst.name,
+        token=worst.not_finite,
         measured=measured,
     )
 

@@ -11,7 +11,7 @@ from firstdrift.rollout.experts import ExpertsOfPair
 from firstdrift.rollout.pair import Pairing
 from firstdrift.rollout.sequences import Flags, Integers, Side, TokenSequence
 from firstdrift.rollout.statistics import Statistics
-from firstdrift.rollout.thresholds import BAND, EXPLAINED
+from firstdrift.rollout.thresholds import BAND, EXPLAINED, LEAST_COMPARED
 from firstdrift.wording.message import Message
 
 DTYPES = tuple(EXPLAINED)
@@ -23,7 +23,7 @@ class RolloutVerdict(StrEnum):
     WITHIN = "within rounding"
     OFF = "tokens off"
     DRIFTING = "drifting"
-    NOTHING = "nothing compared"
+    TOO_LITTLE = "too little compared"
 
 
 class RolloutOptions(Struct, frozen=True):
@@ -72,6 +72,7 @@ class SequencePair(Struct, frozen=True, kw_only=True):
         rerouted: which of those that have were computed by other experts on the two sides.
         scale: of their noise, in log-odds; None of too few.
         other_token: place of the first token that is another one; None if there is none, or it is not known.
+        not_finite: place of the first token whose difference is NaN or infinite; None if there is none.
         missing: tokens without a log-probability on a side.
         unmasked: tokens that only one side's mask lets count.
         experts: of its tokens, or why they are not compared; None without any.
@@ -90,6 +91,7 @@ class SequencePair(Struct, frozen=True, kw_only=True):
     rerouted: Flags
     scale: float | None
     other_token: int | None
+    not_finite: int | None
     missing: int
     unmasked: int
     experts: ExpertsOfPair | Message | None
@@ -210,6 +212,11 @@ class RolloutCounts(Struct, frozen=True, kw_only=True):
     missing: int
     unmasked: int
     unreadable: int
+
+    @property
+    def are_few(self) -> bool:
+        """Whether too few sequences of the rollout were compared to say that both sides agree."""
+        return self.compared < LEAST_COMPARED * (self.sequences + self.rollout_only)
 
 
 class RolloutReport(Struct, frozen=True, kw_only=True):

@@ -34,6 +34,10 @@ ROUNDINGS: Final = 4.0
 ABOVE_ZERO: Final = 0.05
 """nats | by which a log-probability may exceed 0 | a log-softmax in bfloat16 at logits of 16"""
 
+LEAST_COMPARED: Final = 0.5
+"""share of the rollout's sequences | that is compared, or nothing is said of agreement | as of the golden
+nodes of two dumps"""
+
 OTHER_EXPERTS: Final = 0.05
 """share of tokens | from which on a layer is said to choose other experts | judgement: near ties in
 bfloat16 stay below it"""

@@ -58,6 +58,7 @@ def coverage_of(evidence: Evidence) -> Coverage | None:
         outputs=int(bool(there.outputs)),
         compared_outputs=int(has_outputs or has_before),
         before_outputs=int(has_before),
+        target_nodes=there.target_nodes,
     )
 
 

@@ -20,6 +20,7 @@ class Coverage(Struct, frozen=True):
         compared_outputs: of how many slices that was compared.
         before_outputs: of how many of these it was what the head is given, as the target has logits of the
             last token alone, and nothing tells these of the golden run.
+        target_nodes: how many nodes of the target dump recorded a tensor.
     """
 
     nodes: int = 0
@@ -29,6 +30,7 @@ class Coverage(Struct, frozen=True):
     outputs: int = 0
     compared_outputs: int = 0
     before_outputs: int = 0
+    target_nodes: int = 0
 
     def __add__(self, other: "Coverage") -> "Coverage":
         """Add up two slices."""

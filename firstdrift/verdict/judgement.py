@@ -364,7 +364,8 @@ class Findings(Struct, frozen=True):
         systematic: what differs throughout, each once.
         coverage: how much of the golden dump was compared, of all slices that were; None of what an earlier
             version compared.
-        not_judged: set where nothing was found, but too little was compared to say that the runs agree.
+        not_judged: set where no bad token or node was found, but too little was compared to say that the
+            runs agree.
     """
 
     summary: Message

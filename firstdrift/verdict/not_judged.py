@@ -2,9 +2,10 @@
 
     nothing found, outputs and half of the nodes compared   ─▶  the runs agree
     nothing found, less compared                            ─▶  not judged: how much was, why not more
+    weights differ throughout, less compared                ─▶  that they do; beside that, not judged
 
-Slices that were given other inputs are not looked at: that is said of them. What an earlier version judged,
-of which it is not known how much was compared, is left as it is.
+Slices that were given other inputs are not looked at: that is said of them, and goes first. What an earlier
+version judged, of which it is not known how much was compared, is left as it is.
 """
 
 from collections.abc import Sequence
@@ -14,6 +15,7 @@ from msgspec.structs import replace
 
 from firstdrift.verdict.coverage import Coverage, whole_coverage
 from firstdrift.verdict.judgement import Counts, Findings, NotJudged, Remedy, SliceJudgement
+from firstdrift.verdict.summary import after_systematic
 from firstdrift.wording.message import Message
 
 _SAID: Final = frozenset({"summary.no_slices", "summary.no_values", "summary.none_comparable"})
@@ -26,9 +28,10 @@ def with_coverage(found: Findings, judgements: Sequence[SliceJudgement]) -> Find
     why = _not_judged(found, judgements)
     if why is None:
         return known
-    if found.summary.id in _SAID:
+    if found.summary.id in _SAID or found.input_differs:
         return replace(known, not_judged=why)
-    return replace(known, summary=Message.of("summary.not_judged", why=why.why), not_judged=why)
+    said = after_systematic(found.systematic, Message.of("summary.not_judged", why=why.why))
+    return replace(known, summary=said, not_judged=why)
 
 
 def _not_judged(found: Findings, judgements: Sequence[SliceJudgement]) -> NotJudged | None:
@@ -79,7 +82,9 @@ def _remedy(poor: Sequence[SliceJudgement]) -> Remedy:
     covered = [judged.coverage for judged in poor if judged.coverage is not None]
     missed = sum(one.nodes - one.compared_nodes for one in covered)
     counts = sum((judged.counts for judged in poor), Counts())
-    if 2 * counts.unmatched_target_nodes >= missed:
+    # Nodes that recorded nothing are left over as well, and no mapping makes them comparable.
+    left = min(counts.unmatched_target_nodes, sum(one.target_nodes for one in covered))
+    if left and 2 * left >= missed:
         return Remedy.MAPPING
     if counts.incomparable:
         return Remedy.TENSORS

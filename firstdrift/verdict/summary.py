@@ -51,6 +51,11 @@ def summarise(
     if any(one.is_fault for one in systematic) and not is_found:
         has_error = any(judged.counts.error for judged in judgements)
         said = Message.of(f"summary.{'bound_to_differ' if has_error else 'nothing_beside'}")
+    return after_systematic(systematic, said)
+
+
+def after_systematic(systematic: Sequence[SystematicDifference], said: Message) -> Message:
+    """Say what differs throughout before the rest."""
     for difference in reversed(systematic):
         said = Message.of("summary.systematic", difference=difference.reason, rest=said)
     return said

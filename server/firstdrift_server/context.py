@@ -48,6 +48,9 @@ for seconds, and writing a file for a minute.
 MOST_PAIRS = 40_000
 """Measurements of so many pairs of tensors are kept at hand: about 200 MB."""
 
+MOST_DIFFERENCES = 1_000_000
+"""Answers of so many differences of log-probabilities are kept at hand: about 100 MB."""
+
 LOOK_LIMITS = Limits(memory=2 * GIB, seconds=60.0)
 LIST_LIMITS = Limits(memory=2 * GIB, seconds=30.0)
 
@@ -111,6 +114,14 @@ class Recent(Generic[Key, Value]):
         return value
 
 
+def _differences_in(answer: Mapping[str, Any]) -> int:
+    """Say how large an answer about a rollout is: one about all sequences as large as its map and lists."""
+    return _LEAST_DIFFERENCES + len(answer.get("differences", ()))
+
+
+_LEAST_DIFFERENCES = 30_000
+
+
 @dataclass(frozen=True, slots=True)
 class Context:
     """What routes share.
@@ -146,7 +157,9 @@ class Context:
     measured: Recent[tuple[int, int], "Measured"] = field(
         default_factory=lambda: Recent(MOST_PAIRS, lambda measured: len(measured.measurements))
     )
-    rollouts: Recent[Hashable, dict[str, Any]] = field(default_factory=lambda: Recent(32))
+    rollouts: Recent[Hashable, dict[str, Any]] = field(
+        default_factory=lambda: Recent(MOST_DIFFERENCES, _differences_in)
+    )
     looking: Children = field(default_factory=lambda: _children(LOOKED_AT_AT_ONCE, LOOK_LIMITS))
     listing: Children = field(default_factory=lambda: _children(LISTED_AT_ONCE, LIST_LIMITS))
     turns: Mapping[Visit, BoundedSemaphore] = field(

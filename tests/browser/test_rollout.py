@@ -36,6 +36,7 @@ def test_a_cell_of_the_map_leads_to_its_sequence(dashboard: Dashboard, dumps: Pa
     folder = dumps / "rollout"
     dashboard.open(f"/rollout?rollout={folder}/rollout.jsonl&trainer={folder}/not_finite.jsonl")
     expect(page.locator("#rollout-chart")).to_have_attribute("data-drawn", "yes")
+    dashboard.settle()  # until then what is drawn may move
     box = page.locator("#rollout-chart .nsewdrag").bounding_box()
     assert box is not None
     page.mouse.move(box["x"] + box["width"] * 0.9, box["y"] + 8)

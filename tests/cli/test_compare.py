@@ -264,6 +264,7 @@ COVERAGE = {
     "outputs",
     "compared_outputs",
     "before_outputs",
+    "target_nodes",
     "said",
 }
 ANSWER = {

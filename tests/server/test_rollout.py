@@ -10,6 +10,7 @@ from fastapi.testclient import TestClient
 from library.rollout.rollout_rows import SAMPLES, row, write_rows
 
 from firstdrift_server.app import create_app
+from firstdrift_server.context import Context
 from firstdrift_server.questions import rollout as questions
 from firstdrift_server.settings import settings_from
 
@@ -35,13 +36,15 @@ def test_without_files_there_is_the_form_and_what_can_be_chosen(client: TestClie
     found = ask(client)
     assert found["answer"] is None
     assert "rollout.jsonl" in {one["name"] for one in found["choose"]["entries"]}
-    assert client.get("/rollout").status_code == 200
+    page = client.get("/rollout")
+    assert page.status_code == 200
+    assert page.text.count('class="crumbs"') == 1
 
 
 def test_the_answer_has_the_finding_and_the_map_the_worst_first(client: TestClient, root: Path) -> None:
     found = ask(client, rollout=root / "rollout.jsonl", trainer=root / "not_finite.jsonl")["answer"]
     assert found["verdict"] == "tokens off"
-    assert found["finding"]["id"] == "rollout.summary.off"
+    assert found["finding"]["id"] == "rollout.summary.not_finite"
     assert found["heat_map"]["rows"][0]["name"] == "4"
     assert found["heat_map"]["cells"][0][30:] == ["Infinity"] * 18
     assert found["sequences"][0]["address"].startswith("/rollout/4?")
@@ -76,6 +79,19 @@ def test_what_was_answered_is_kept_until_a_file_changes(client: TestClient, root
     assert ask(client, **given)["answer"]["verdict"] == "within rounding"
     shutil.copy(root / "temperature.jsonl", root / "trainer.jsonl")
     assert ask(client, **given)["answer"]["verdict"] == "drifting"
+
+
+def test_while_the_second_file_is_looked_for_nothing_is_refused(client: TestClient, root: Path) -> None:
+    found = ask(client, rollout=root / "rollout.jsonl", at=root)
+    assert (found["problem"], found["answer"]) == (None, None)
+
+
+def test_of_long_sequences_only_some_are_kept() -> None:
+    kept = Context.__dataclass_fields__["rollouts"].default_factory()
+    made: list[int] = []
+    for number in (0, 1, 2, 0):
+        kept.get(number, lambda at=number: made.append(at) or {"differences": [0.0] * 400_000})
+    assert made == [0, 1, 2, 0]
 
 
 @pytest.mark.parametrize(

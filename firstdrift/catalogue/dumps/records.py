@@ -31,7 +31,7 @@ from firstdrift.model.slice import (
 from firstdrift.model.tensor import DataLocation, Statistics, TensorRecord
 from firstdrift.wording.message import Message
 
-INDEX_VERSION = 12
+INDEX_VERSION = 13
 """Counts up when readers find other things than before, so that an old index is not taken for new."""
 
 

@@ -104,7 +104,7 @@ def described(contents: Contents) -> object:
 
 def _open_by_name(contents: Contents) -> tuple[_SavedFile, dict[str, TensorLayout]]:
     saved = _open(contents)
-    return saved, dict(reversed(saved.layouts))
+    return saved, dict(saved.layouts)
 
 
 _files = ParsedFiles(_open_by_name)

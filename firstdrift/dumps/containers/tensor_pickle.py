@@ -8,6 +8,7 @@ records. No callable is ever looked up: a call of anything else gives a record t
 """
 
 import struct
+from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import lru_cache
 from math import prod
@@ -101,9 +102,18 @@ def named_layouts(value: object) -> Layouts:
     """Collect the tensors in dicts, lists and tuples.
 
     A name is empty where the value is itself a tensor, and otherwise made of the keys and positions
-    that lead to it: `{"model": [tensor]}` gives "model.0".
+    that lead to it: `{"model": [tensor]}` gives "model.0". A second one that would be named alike, as of
+    `{"model": [tensor], "model.0": tensor}`, is "model.0 (2)".
     """
-    return tuple(_walk(value))
+    times: Counter[str] = Counter()
+    named: dict[str, TensorLayout] = {}
+    for name, layout in _walk(value):
+        own = name
+        while own in named:
+            times[name] += 1
+            own = f"{name} ({times[name] + 1})"
+        named[own] = layout
+    return tuple(named.items())
 
 
 def unpickle(contents: Contents, start: int) -> Unpickled:

@@ -82,7 +82,10 @@ def widened(array: "Array") -> "Array":
 
 
 def _rows(array: "Array", step: ViewStep, _: "Load") -> "Array":
-    runs = zip(step.numbers[::2], step.numbers[1::2], strict=True)
+    runs = list(zip(step.numbers[::2], step.numbers[1::2], strict=True))
+    are_inside = all(0 <= first <= first + count <= len(array) for first, count in runs)
+    if not are_inside or sum(count for _, count in runs) > len(array):
+        raise IndexError(step.numbers)
     taken: Array = array.take([row for first, count in runs for row in range(first, first + count)], axis=0)
     return taken
 

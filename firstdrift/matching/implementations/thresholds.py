@@ -41,3 +41,6 @@ MOST_TOKENS: Final = 1 << 20
 
 MOST_MASKS: Final = 4
 """tensors of zeros and ones | that may tell it | bounds the time it takes"""
+
+MOST_PADDINGS: Final = 16
+"""numbers at the ends of sequences | the commonest of which may be padding | bounds the time it takes"""

@@ -7,8 +7,9 @@ A row is told by its token: the tokens that are left without padding have to be 
 attention mask tells padding; where none was recorded, a number that the rows of tokens begin or end with.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import chain, islice, product
+from itertools import chain, islice
 from math import prod
 from typing import TypeAlias
 
@@ -17,7 +18,12 @@ from msgspec.structs import replace
 
 from firstdrift.dumps.storage.views import ROWS, SHAPED
 from firstdrift.groups import known
-from firstdrift.matching.implementations.thresholds import MOST_MASKS, MOST_TOKENS, TOKEN_DIMENSIONS
+from firstdrift.matching.implementations.thresholds import (
+    MOST_MASKS,
+    MOST_PADDINGS,
+    MOST_TOKENS,
+    TOKEN_DIMENSIONS,
+)
 from firstdrift.matching.implementations.views import rows_of, with_steps
 from firstdrift.matching.plan import Joining, TensorPair
 from firstdrift.matching.structure.sequence_alignment import Pair
@@ -84,8 +90,11 @@ def common_rows(nodes: Nodes, matched: Iterable[Pair]) -> tuple[Rows, Rows] | No
     golden, target = (tuple(values.tolist()) for values in read)
     if golden == target:
         return None
-    ways = product(_ways(nodes[0], ids[0], golden), _ways(nodes[1], ids[1], target))
-    return next((way for way in ways if way[0].kept(golden) == way[1].kept(target) != ()), None)
+    theirs: dict[Tokens, Rows] = {}
+    for way in _ways(nodes[1], ids[1], target):
+        theirs.setdefault(way.kept(target), way)
+    ours = ((way, way.kept(golden)) for way in _ways(nodes[0], ids[0], golden))
+    return next(((way, theirs[kept]) for way, kept in ours if kept and kept in theirs), None)
 
 
 def say_rows(pair: TensorPair) -> TensorPair:
@@ -149,7 +158,8 @@ def _told_by_masks(nodes: Sequence[Node], ids: TensorRecord) -> Iterator[Sequenc
 
 def _told_by_padding(tokens: Tokens, length: int) -> Iterator[Sequence[bool]]:
     """Yield what is no padding, if that is a number with which a sequence begins or ends."""
-    for padding in sorted({*tokens[::length], *tokens[length - 1 :: length]}):
+    ends = Counter((*tokens[::length], *tokens[length - 1 :: length]))
+    for padding in sorted(token for token, _ in ends.most_common(MOST_PADDINGS)):
         yield [token != padding for token in tokens]
 
 

@@ -14,7 +14,7 @@ view_mapping    - target: Module.qkv.Linear.forward.0.output.0         tensors, 
 """
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, filterfalse
 from pathlib import Path
 from typing import Final
@@ -32,7 +32,7 @@ from firstdrift.matching.manual.mapping import (
     MappingKind,
     split_item,
 )
-from firstdrift.matching.manual.thresholds import DEEPEST_LEVEL, LARGEST_FILE, LONGEST_SHOWN
+from firstdrift.matching.manual.thresholds import DEEPEST_LEVEL, LARGEST_FILE, LONGEST_SHOWN, MOST_PAIRED
 from firstdrift.model.names import parse_name
 from firstdrift.paths import inside
 from firstdrift.wording.message import Message
@@ -266,19 +266,18 @@ def _parse(name: str, text: str) -> MappingFile:
     if not any(_is_node_or_tensor(entry.target) for entry in entries):
         return MappingFile(name, MappingKind.CELL, entries)
     for entry in entries:
-        _require_tensors(entry)
+        _require_tensors(entry.line, entry.target, _names(entry))
     return MappingFile(name, MappingKind.DATA, entries)
 
 
-def _require_tensors(entry: MappingEntry) -> None:
-    for name in _names(entry):
-        if not _is_node_or_tensor(name):
-            raise _WrongError(
-                Message.of("matching.mapping.names_no_tensor", name=_quoted(name)),
-                line=entry.line,
-                key=entry.target,
-                hint=Message.of("matching.hint.tensor_names"),
-            )
+def _require_tensors(line: int, key: str, names: Iterable[str]) -> None:
+    for name in filterfalse(_is_node_or_tensor, names):
+        raise _WrongError(
+            Message.of("matching.mapping.names_no_tensor", name=_quoted(name)),
+            line=line,
+            key=key,
+            hint=Message.of("matching.hint.tensor_names"),
+        )
 
 
 def _compose(text: str) -> yaml.Node:
@@ -412,9 +411,11 @@ def _view_entries(root: yaml.Node) -> Iterator[MappingEntry]:
             raise _WrongError(no_view, line=line, hint=Message.of("matching.hint.view_mapping"))
         if not (target and golden):
             raise _WrongError(Message.of("matching.mapping.empty_list"), line=line)
-        for entry in [MappingEntry(line, name, golden, view=view) for name in target]:
-            _require_tensors(entry)
-            yield entry
+        if len(target) * len(golden) > MOST_PAIRED:
+            many = {"target": len(target), "golden": len(golden), "most": MOST_PAIRED}
+            raise _WrongError(Message.of("matching.mapping.many_in_item", **many), line=line)
+        _require_tensors(line, target[0], (*target, *golden))
+        yield from (MappingEntry(line, name, golden, view=view) for name in target)
 
 
 def _listed_keys(item: tuple[yaml.ScalarNode, yaml.Node] | None) -> tuple[str, ...]:

@@ -19,3 +19,6 @@ DEEPEST_LEVEL: Final = 4
 
 LONGEST_SHOWN: Final = 100
 """characters | of the file that an error quotes | chosen: they fit in a line"""
+
+MOST_PAIRED: Final = 4096
+"""golden times target tensors | of an item of a view mapping | bounds the time: each is held against each"""

@@ -30,7 +30,8 @@ def rollout_view(context: Context, given: Mapping[str, str]) -> tuple[dict[str, 
     """Lay out the form, and the answer if both sides are chosen; or what is wrong with them."""
     fields = _fields(given)
     answer, refused = None, None
-    if fields["rollout"]:
+    is_half_chosen = "at" in given and not fields["trainer"]  # the list of files asks for the other side
+    if fields["rollout"] and not is_half_chosen:
         try:
             asked = _asked(context, fields)
             answer = _kept(context, asked, rollout_overview)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from library.comparison.changed_dumps import Change, change_dump
+from msgspec.structs import replace
 
 from firstdrift import Options, Report, compare
 from firstdrift.catalogue.codec import from_text, to_text
@@ -17,9 +18,11 @@ from firstdrift.exports.summary import summary_of
 from firstdrift.exports.text import report_text
 from firstdrift.matching.manual.match_set_file import read_matches
 from firstdrift.matching.plan import MatchingRules
+from firstdrift.model.slice import Coordinates
 from firstdrift.verdict.coverage import Coverage
-from firstdrift.verdict.judgement import Findings, Remedy, SliceJudgement, Verdict
+from firstdrift.verdict.judgement import Counts, Findings, InputDifference, Remedy, SliceJudgement, Verdict
 from firstdrift.verdict.not_judged import with_coverage
+from firstdrift.wording.message import Message
 
 Compared = Callable[..., Report]
 Unpacked = Callable[[str], Path]
@@ -65,7 +68,9 @@ def test_what_was_compared_is_counted_and_decides(
 def test_logits_alone_agree_where_they_alone_are_asked_for(unpacked: Unpacked) -> None:
     dumps = unpacked("msit/llama4_stats1_golden"), unpacked("msit/llama4_logits_golden")
     asked = compare(*dumps, Options(level="logits"))
-    assert asked.findings.coverage == Coverage(nodes=3, compared_nodes=3, outputs=3, compared_outputs=3)
+    assert asked.findings.coverage == Coverage(
+        nodes=3, compared_nodes=3, outputs=3, compared_outputs=3, target_nodes=3
+    )
     assert exit_status(asked) == 0
     assert "\ncoverage" in report_text(asked)
 
@@ -96,6 +101,24 @@ def test_results_of_earlier_versions_stay_as_they_are(compared: Compared) -> Non
 def test_how_much_was_compared_is_kept(compared: Compared) -> None:
     found = compared("msit/llama4_golden_fp32", "msit/llama4_weights").findings
     assert from_text(Findings, to_text(found)) == found
+
+
+def test_another_input_is_said_before_what_was_not_compared(compared: Compared) -> None:
+    judged = compared("msit/llama4_golden_fp32", "msit/llama4_weights").slices[0].judgement
+    other = InputDifference(Coordinates(token=7), Message.of("input.earlier_token"))
+    said = Message.of("summary.other_inputs", where=other.coordinates.name(), reason=other.reason)
+    found = with_coverage(Findings(said, input_differs=(other,)), [judged])
+    assert (found.summary, found.not_judged is not None) == (said, True)
+
+
+def test_no_mapping_helps_where_no_node_is_left_over(compared: Compared) -> None:
+    judged = compared("msit/llama4_golden_fp32", "msit/llama4_weights").slices[0].judgement
+    counts = Counts(pairs=20, incomparable=1)
+    only_the_output = Coverage(nodes=10, compared_nodes=10, outputs=1)
+    poor = replace(judged, counts=counts, coverage=only_the_output)
+    found = with_coverage(Findings(Message.of("summary.agree")), [poor]).not_judged
+    assert found is not None
+    assert found.remedy is Remedy.TENSORS
 
 
 # --- whatever is done to a dump ----------------------------------------------------------------------------

@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 
 from firstdrift import Options, Report, compare
+from firstdrift.comparison.exit_status import exit_status
+from firstdrift.verdict.judgement import Remedy
 
 Unpacked = Callable[[str], Path]
 
@@ -55,6 +57,19 @@ def test_logits_are_the_output_of_the_head(unpacked: Unpacked) -> None:
     assert report.counts.pairs == 6
     assert report.findings.first_bad_token is not None
     assert report.findings.first_bad_token.coordinates.token == 2
+
+
+def test_one_node_of_a_head_that_runs_others_tells_its_logits(unpacked: Unpacked) -> None:
+    dumps = unpacked("msit/atb12_fp32_golden"), unpacked("msit/atb12_bf16_logits")
+    report = compare(*dumps, Options(level="logits"))
+    assert report.findings.not_judged is None
+    assert exit_status(report) == 0
+
+
+def test_a_dump_of_logits_alone_is_told_so_whatever_else_it_names(unpacked: Unpacked) -> None:
+    report = compare(unpacked("msit/llama12_golden_fp32"), unpacked("msit/atb12_bf16_logits"))
+    assert report.findings.not_judged is not None
+    assert report.findings.not_judged.remedy is Remedy.LEVEL
 
 
 def test_what_is_left_over_stays_listed(unpacked: Unpacked) -> None:

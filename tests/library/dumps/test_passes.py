@@ -7,7 +7,7 @@ from tempfile import TemporaryDirectory
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from messages import ids_of, refuses
 
@@ -174,6 +174,7 @@ shapes = st.lists(st.integers(0, 3), max_size=3).map(tuple)
 
 
 @settings(max_examples=50, deadline=None)
+@example({"model": [(1,), (2,)], "model.0": (3,)})
 @given(st.dictionaries(names, st.lists(shapes, min_size=2, max_size=3) | shapes, min_size=1, max_size=6))
 def test_what_was_saved_is_read_again(said: dict[str, list[tuple[int, ...]] | tuple[int, ...]]) -> None:
     saved: Saved = {
@@ -182,11 +183,11 @@ def test_what_was_saved_is_read_again(said: dict[str, list[tuple[int, ...]] | tu
         else torch.full(shape, 7)
         for name, shape in said.items()
     }
-    flat = {
-        f"{name}.{at}" if isinstance(value, list) else name: one
-        for name, value in saved.items()
-        for at, one in enumerate(value if isinstance(value, list) else [value])
-    }
+    flat: dict[str, torch.Tensor] = {}
+    for name, value in saved.items():
+        for at, one in enumerate(value if isinstance(value, list) else [value]):
+            entry = f"{name}.{at}" if isinstance(value, list) else name
+            flat[f"{entry} (2)" if entry in flat else entry] = one
     with TemporaryDirectory() as folder:
         save(Path(folder), 0, saved)
         records = [record for node in read(Path(folder)).nodes for record in node.tensors]

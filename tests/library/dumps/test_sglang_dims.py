@@ -64,6 +64,12 @@ def test_other_dims_are_not_guessed_at(text: str) -> None:
     assert parse_dims(text) is None
 
 
+def test_more_ranks_than_there_are_take_no_memory(tmp_path: Path) -> None:
+    groups = {f"{group}_{what}": number for group in "abc" for what, number in (("rank", 0), ("size", 2**20))}
+    save(tmp_path, 0, torch.ones(2, 2, 2), "x[a] y[b] z[c]", **groups)
+    assert declared_whole(records(tmp_path)[:1]) is None
+
+
 @given(st.text(max_size=40))
 def test_any_text_is_read_or_refused(text: str) -> None:
     parse_dims(text)

@@ -8,14 +8,16 @@ import yaml
 from mapping_reading import read_mapping
 
 from firstdrift.comparison.stages import measure_pairs
-from firstdrift.errors import SettingsError
+from firstdrift.dumps.storage.tensor_data import load_tensor
+from firstdrift.dumps.storage.views import ROWS
+from firstdrift.errors import SettingsError, TensorUnreadableError
 from firstdrift.exports.view_mapping import view_mapping
 from firstdrift.matching.manual.mapping import MappingKind
 from firstdrift.matching.match import match_slices
 from firstdrift.matching.plan import Joining, MatchingRules, SlicePlan
 from firstdrift.model.node import Direction, Node, NodeKind
 from firstdrift.model.slice import Coordinates, Slice, SliceListing
-from firstdrift.model.tensor import DataLocation, Role, TensorRecord
+from firstdrift.model.tensor import DataLocation, Role, TensorRecord, ViewStep
 
 TOKENS, HIDDEN, INNER, LAYERS, BATCH = 9, 12, 16, 3, 2
 Tensors = list[tuple[Role, str, np.ndarray]]
@@ -157,6 +159,12 @@ def test_it_says_what_is_done_for_programs_and_for_people(tmp_path: Path) -> Non
             "- {target: Module.a.L.forward.0.output.0, golden: Module.b.L.forward.0.output.0, seen: x}\n",
             "matching.mapping.unknown_view_key",
         ),
+        (
+            "- {target: $, golden: $}\n".replace(
+                "$", str([f"a.{at}.forward.0.output.0" for at in range(100)])
+            ),
+            "matching.mapping.many_in_item",
+        ),
     ],
 )
 def test_what_is_no_view_is_refused_with_its_line(tmp_path: Path, text: str, why: str) -> None:
@@ -183,3 +191,20 @@ def test_a_tensor_that_no_slice_has_is_noted(tmp_path: Path) -> None:
     rules = MatchingRules(mappings=(read_mapping(file),))
     notes = match_slices(*runs(tmp_path / "data"), rules).notes
     assert [note.id for note in notes] == ["matching.mapping.unused"]
+
+
+@pytest.mark.parametrize(
+    "numbers",
+    [
+        pytest.param((0, 10**18), id="more rows than there are"),
+        pytest.param((-1, 1), id="before the first"),
+        pytest.param((3, -1), id="fewer than none"),
+        pytest.param((0, 4) * 1000, id="the same again and again"),
+        pytest.param((0, 1, 2), id="a run without an end"),
+    ],
+)
+def test_rows_that_a_tensor_does_not_have_are_refused(tmp_path: Path, numbers: tuple[int, ...]) -> None:
+    np.save(tmp_path / "a.npy", np.zeros((4, 2)))
+    location = DataLocation(tmp_path / "a.npy", "npy", view=(ViewStep(ROWS, numbers),))
+    with pytest.raises(TensorUnreadableError):
+        load_tensor(location)

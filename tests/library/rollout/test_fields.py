@@ -151,6 +151,10 @@ def test_a_mask_of_the_whole_sequence_ends_with_that_of_the_answer() -> None:
             {"logprobs": [{"1": {"logprob": -1}, "2": {"logprob": -1}}]}, "sampled_not_known", id="top"
         ),
         pytest.param({"logprobs": [-1], "responses": [1.5]}, "no_ids", id="a token that is no whole number"),
+        pytest.param(
+            {"logprobs": [-1] * 10**6, "responses": [*[1] * 999_999, "x" * 10**8]}, "no_ids", id="a long text"
+        ),
+        pytest.param({"logprobs": [-1], "routed_experts": [[[1], ["x"]]]}, "no_ids", id="experts of text"),
         pytest.param({"logprobs": [-1], "responses": [10**30]}, "no_ids", id="a token beyond 64 bits"),
         pytest.param({"logprobs": [-1], "responses": [1, 2]}, "other_number", id="more tokens"),
         pytest.param({"logprobs": [-1, -1], "loss_mask": [1]}, "no_mask", id="a short mask"),

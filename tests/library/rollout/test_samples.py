@@ -8,6 +8,7 @@ from library.rollout.rollout_rows import SAMPLES, compare_rows, row
 from firstdrift.errors import SettingsError
 from firstdrift.rollout.compare import compare_rollout
 from firstdrift.rollout.report import RolloutOptions, RolloutReport, options_of
+from firstdrift.wording.message import Message
 
 
 def compared(trainer: str) -> RolloutReport:
@@ -37,6 +38,16 @@ def test_the_worst_sequence_comes_first_with_the_token_that_left_the_noise(
 ) -> None:
     worst = compared(trainer).pairs[0]
     assert (worst.name, worst.first_found) == (sequence, token)
+
+
+def test_what_is_not_finite_is_said_first() -> None:
+    found = compared("not_finite")
+    assert found.summary.id == "rollout.summary.not_finite"
+    said = found.summary.arguments
+    assert (said["count"], said["sequence"], said["token"]) == (18, "4", 30)
+    measured = said["measured"]
+    assert isinstance(measured, Message)
+    assert measured.arguments["tokens"] == found.counts.tokens - 18
 
 
 def test_the_shift_is_named_at_its_sequence() -> None:
@@ -84,8 +95,8 @@ def test_positions_hold_all_tokens() -> None:
 
 
 def test_without_a_token_on_both_sides_nothing_was_compared(tmp_path: Path) -> None:
-    assert compare_rows(tmp_path, [row([None])], [row([-1.0])]).verdict == "nothing compared"
-    assert compare_rows(tmp_path, [row([])], [row([])]).verdict == "nothing compared"
+    assert compare_rows(tmp_path, [row([None])], [row([-1.0])]).verdict == "too little compared"
+    assert compare_rows(tmp_path, [row([])], [row([])]).verdict == "too little compared"
 
 
 @pytest.mark.parametrize(
@@ -95,3 +106,11 @@ def test_without_a_token_on_both_sides_nothing_was_compared(tmp_path: Path) -> N
 def test_options_that_make_no_sense_are_refused(band: tuple[float, float], dtype: str) -> None:
     with pytest.raises(SettingsError):
         options_of(band, dtype)
+
+
+def test_two_sides_of_which_less_than_half_was_compared_are_not_said_to_agree(tmp_path: Path) -> None:
+    rows = [row([-1.0] * 20, id=str(number)) for number in range(5)]
+    few = compare_rows(tmp_path, rows, rows[:2])
+    assert (few.verdict, few.summary.id) == ("too little compared", "rollout.summary.not_judged")
+    assert (few.summary.arguments["compared"], few.summary.arguments["sequences"]) == (2, 5)
+    assert compare_rows(tmp_path, rows, rows[:3]).verdict == "within rounding"

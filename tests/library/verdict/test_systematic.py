@@ -9,10 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from library.verdict.made_slices import Array, Call, Judged, judge, make, values_of, with_error
+from msgspec.structs import replace
 
 from firstdrift.metrics.measurement import Measurement, MeasurementKind, SideSummary
 from firstdrift.model.slice import Coordinates
 from firstdrift.operators.properties import is_dropout
+from firstdrift.verdict.coverage import Coverage
 from firstdrift.verdict.findings import conclude, judge_after
 from firstdrift.verdict.judgement import NodeClass, SliceJudgement
 from firstdrift.verdict.systematic import _FORMATS, Weight, _Format, in_weights
@@ -112,6 +114,15 @@ def test_a_fault_beside_it_is_named() -> None:
     summary = text_of(conclude([judged.said]).summary)
     assert summary.startswith("Throughout, the weights of the target are")
     assert "layers.3 is the first bad node" in summary
+
+
+def test_it_is_said_however_little_was_compared_beside_it() -> None:
+    said = replace(judge(*network(to_bfloat16)).said, coverage=Coverage(nodes=100, compared_nodes=5))
+    found = conclude([said])
+    assert (found.not_judged is not None, found.has_fault) == (True, True)
+    summary = text_of(found.summary)
+    assert summary.startswith("Throughout, the weights of the target are")
+    assert "Not judged: 5 of 100 golden nodes were compared" in summary
 
 
 def test_a_weight_that_differs_otherwise_is_named() -> None:
