@@ -25,13 +25,13 @@ from typing import Any, Final, NamedTuple
 from roles import Role, role_of
 
 from firstdrift import compare
-from firstdrift.comparison.compare import plan_slices
 from firstdrift.comparison.exit_status import exit_status
 from firstdrift.comparison.report import Options
 from firstdrift.dumps.detect import open_dump
 from firstdrift.errors import FirstdriftError
 from firstdrift.matching.match import match_slices
 from firstdrift.matching.plan import SlicePlan, TensorPair
+from firstdrift.matching.slices import pair_slices
 from firstdrift.model.node import Direction, Node, NodeKind
 from firstdrift.model.slice import Slice
 from firstdrift.parallel.slices import read_slice
@@ -150,7 +150,7 @@ def matched(folder: Path) -> Matched:
     golden, target = open_dump(folder / "golden"), open_dump(folder / "target")
     options = Options()
     total = Matched()
-    for first, second in plan_slices(golden, target, options).pairs:
+    for first, second in pair_slices(golden, target, options.matching).pairs:
         slices = read_slice(golden, first), read_slice(target, second)
         start = time.perf_counter()
         plan = match_slices(*slices, options.matching)

@@ -25,10 +25,10 @@ from typing import Final
 from measure import Matched, held_against_truth
 from msgspec.structs import replace
 
-from firstdrift.comparison.compare import plan_slices
 from firstdrift.comparison.report import Options
 from firstdrift.dumps.detect import open_dump
 from firstdrift.matching.match import match_slices
+from firstdrift.matching.slices import pair_slices
 from firstdrift.model.node import Node, NodeKind
 from firstdrift.model.slice import Slice
 from firstdrift.model.tensor import Role, Statistics, TensorRecord
@@ -146,7 +146,7 @@ def measured(folder: Path, way: str, seed: int) -> Matched:
     """Match a pair after a change, and hold it against the truth of the modules as they were."""
     golden, target = open_dump(folder / "golden"), open_dump(folder / "target")
     total = Matched()
-    for first, second in plan_slices(golden, target, Options()).pairs:
+    for first, second in pair_slices(golden, target, Options().matching).pairs:
         slices = read_slice(golden, first), read_slice(target, second)
         changed = []
         for dumped, changes in zip(slices, _WAYS[way], strict=True):
