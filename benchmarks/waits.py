@@ -21,6 +21,7 @@ from pathlib import Path
 from sqlalchemy import Engine
 
 from firstdrift.catalogue.comparisons import tree
+from firstdrift.catalogue.comparisons.outline import load_outline
 from firstdrift.catalogue.comparisons.records import (
     create_comparison,
     get_comparison,
@@ -28,7 +29,6 @@ from firstdrift.catalogue.comparisons.records import (
     set_note,
 )
 from firstdrift.catalogue.comparisons.slice_pairs import slice_pairs_of
-from firstdrift.catalogue.comparisons.tree import Filter, Which
 from firstdrift.catalogue.engine import database_url, open_engine, reading, writing
 from firstdrift.catalogue.migrate import upgrade
 from firstdrift.comparison.report import Options
@@ -42,10 +42,10 @@ def show_pages(engine: Engine) -> None:
     with reading(engine) as session:
         for comparison in list_comparisons(session, limit=5):
             for pair in slice_pairs_of(session, comparison.id)[:3]:
-                tree.list_rows(session, pair.id, Filter(), limit=50)
-                bad = tree.next_row(session, pair.id, None, Which.BAD)
-                if bad is not None:
-                    tree.pairs_of_row(session, pair.id, bad.tree.index)
+                load_outline(session, pair.id)
+                tree.rows_at(session, pair.id, range(50))
+                tree.pairs_of_row(session, pair.id, 0)
+            tree.bad_rows(session, comparison.id, 1)
 
 
 def keep_a_note(engine: Engine) -> None:
@@ -79,10 +79,11 @@ def main() -> None:
         upgrade(engine)
         with writing(engine) as session:
             made = [
-                create_comparison(session, chosen.golden, chosen.target, Options())
+                create_comparison(session, chosen.golden.resolve(), chosen.target.resolve(), Options())
                 for _ in range(chosen.comparisons)
             ]
-        command = [sys.executable, "-m", "firstdrift.cli", "worker", "--database-url", url, "--workers", "1"]
+        worker = [sys.executable, "-m", "firstdrift.cli", "worker", *map(str, (chosen.golden, chosen.target))]
+        command = [*worker, "--database-url", url, "--workers", "1"]
         workers = [subprocess.Popen(command) for _ in range(WORKERS)]
         reads: list[float] = []
         writes: list[float] = []
@@ -101,9 +102,9 @@ def main() -> None:
             until.set()
             for thread in threads:
                 thread.join()
-            for worker in workers:
-                worker.terminate()
-                worker.wait()
+            for started in workers:
+                started.terminate()
+                started.wait()
         for what, waits in (("pages", reads), ("notes", writes)):
             print(
                 f"{what}: {len(waits)} in all, median {statistics.median(waits) * 1000:.0f} ms, "
