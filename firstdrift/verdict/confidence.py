@@ -23,6 +23,7 @@ from firstdrift.metrics.measurement import MeasurementKind
 from firstdrift.verdict.fixed_thresholds import (
     CERTAIN_FROM_STATISTICS,
     CERTAIN_FROM_VALUES,
+    FAR_BEYOND,
     LIKELY_FROM_STATISTICS,
     LIKELY_FROM_VALUES,
 )
@@ -40,9 +41,6 @@ class Certainty(StrEnum):
         """Tell whether this is as sure as another, or surer."""
         return _ORDER.index(self) >= _ORDER.index(other)
 
-
-_FAR: Final = 1000
-"""Beyond so many times the limit, the number says no more."""
 
 _ORDER: Final = tuple(Certainty)
 
@@ -77,7 +75,7 @@ class Confidence(Struct, frozen=True, gc=False):
     @property
     def said(self) -> Message:
         """Say it in a sentence."""
-        is_far = self.margin is not None and self.margin > _FAR
+        is_far = self.margin is not None and self.margin > FAR_BEYOND.value
         with_margin = "" if self.margin is None else "_far" if is_far else "_by"
         return Message.of(
             f"confidence.said{with_margin}",

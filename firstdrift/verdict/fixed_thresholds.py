@@ -193,6 +193,9 @@ CERTAIN_FROM_STATISTICS: Final = FixedThreshold(
 LIKELY_FROM_STATISTICS: Final = FixedThreshold(
     2, "times the limit", "From here on a finding from statistics is called likely.", "How sure a finding is"
 )
+FAR_BEYOND: Final = FixedThreshold(
+    1000, "times the limit", "A larger margin is not given as a number.", "How sure a finding is"
+)
 RECORDED_NORM: Final = FixedThreshold(
     1.1,
     "times the bound",
