@@ -43,7 +43,9 @@ def what_to_compare(golden: Slice, target: Slice, is_asked: Callable[[Node], boo
 
 
 def _is_recorded(record: TensorRecord) -> bool:
-    known = (record.statistics, record.digest, record.location, record.problem, record.shards)
+    if record.statistics is not None:
+        return record.is_tensor
+    known = (record.digest, record.location, record.problem, record.shards)
     return record.is_tensor and any(one is not None for one in known)
 
 
