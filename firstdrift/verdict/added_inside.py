@@ -10,6 +10,7 @@ import math
 from collections.abc import Iterable
 from itertools import product
 
+from firstdrift.groups import known
 from firstdrift.metrics.measurement import MeasurementKind
 from firstdrift.model.node import Direction, NodeKind
 from firstdrift.verdict.case import Case
@@ -69,7 +70,7 @@ def _is_forward_module(row: TreeRow) -> bool:
 
 
 def _known(terms: Iterable[Term | None]) -> list[Term]:
-    return [term for term in terms if term is not None]
+    return known(terms)
 
 
 def _input(evidence: Evidence, row: TreeRow) -> Term | None:

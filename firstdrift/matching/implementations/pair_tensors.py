@@ -19,6 +19,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from firstdrift.dumps.storage.views import PLUS
+from firstdrift.groups import known
 from firstdrift.matching.cross_framework.layer_ops import value_key
 from firstdrift.matching.implementations.element_order import with_order_of_weights
 from firstdrift.matching.implementations.thresholds import TWO_PARTS
@@ -276,7 +277,7 @@ def _summed(side: str, records: Sequence[TensorRecord], sums: Sums) -> Whole | N
     parts = records[:TWO_PARTS]
     keys = value_key(parts[0]), value_key(parts[1])
     total = sums.get((keys[0], keys[1])) or sums.get((keys[1], keys[0]))
-    locations = [part.location for part in parts if part.location is not None]
+    locations = known(part.location for part in parts)
     location = shared_location(locations, None) if len(locations) == TWO_PARTS else None
     if total is None and location is None:
         return None

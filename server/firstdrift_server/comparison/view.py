@@ -24,6 +24,7 @@ from firstdrift.exports.report_json import (
     finding_object,
     incomparable_object,
 )
+from firstdrift.groups import known
 from firstdrift.verdict.judge import RULES
 from firstdrift.verdict.judgement import Counts, Finding, Findings, InputDifference
 from firstdrift.wording.message import Message, joined
@@ -426,7 +427,7 @@ def _elsewhere(
 
 
 def _places(comparison: int, findings: Sequence[Finding], slices: Sequence[SlicePair]) -> list[Place]:
-    return [place for one in findings if (place := _place(comparison, one, slices)) is not None]
+    return known(_place(comparison, one, slices) for one in findings)
 
 
 def _place(comparison: int, finding: Finding | None, slices: Sequence[SlicePair]) -> Place | None:

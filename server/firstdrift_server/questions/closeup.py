@@ -15,6 +15,7 @@ from msgspec import Struct
 
 from firstdrift.comparison.closeup import LoadedPair, NothingToSeeError, files_of, load_pair
 from firstdrift.exports.snippet import reproduction
+from firstdrift.groups import known
 from firstdrift.matching.plan import TensorPair
 from firstdrift.metrics.measurement import Measurement
 from firstdrift.model.tensor import Role, coarsest_roundoff
@@ -198,7 +199,7 @@ def _summary(seen: "Closeup") -> dict[str, Any]:
         "ulp_dtype": seen.ulp_dtype,
         "hints": seen.hints,
         "worst": seen.worst,
-        "peaks": [peak for one in seen.profiles if (peak := _peak(one)) is not None],
+        "peaks": known(map(_peak, seen.profiles)),
     }
 
 
