@@ -31,7 +31,7 @@ def added_inside(case: Case) -> tuple[Term, ...]:
     total = _term(evidence, row, error.output, error.output_pair)
     if total is None:
         return ()
-    children = [child for child in evidence.children(row) if _is_forward_module(child)]
+    children = list(filter(_is_forward_module, evidence.children(row)))
     streams = _known(_input(evidence, one) for one in (row, *reversed(children)))
     branches = _known(_branch(evidence, child) for child in reversed(children))
     unit = evidence.unit_of(total.pair, case.roundoff)

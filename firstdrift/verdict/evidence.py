@@ -182,7 +182,7 @@ class Evidence:
     def systematic_pairs(self) -> frozenset[int]:
         """Pairs of the weights that have it, wherever they are used."""
         found = self.systematic_weights
-        names = {self.parameter_name(at) for at in found.pairs} if found is not None else ()
+        names = set(map(self.parameter_name, found.pairs)) if found is not None else ()
         every = (at for error in self.errors for at in error.parameters if names)
         return frozenset(at for at in every if self.parameter_name(at) in names)
 

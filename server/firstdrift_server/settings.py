@@ -85,7 +85,7 @@ class Settings(BaseSettings):
     @classmethod
     def _split_paths(cls, value: object) -> object:
         """Take paths from a variable as PATH has them: separated by colons (semicolons on Windows)."""
-        return [part for part in value.split(os.pathsep) if part] if isinstance(value, str) else value
+        return list(filter(None, value.split(os.pathsep))) if isinstance(value, str) else value
 
     @field_validator("allowed_hosts", mode="before")
     @classmethod

@@ -209,7 +209,7 @@ def _in(node: Node, role: Role) -> list[TensorRecord]:
     records = list(floating(node.records(role)))
     if role is not Role.OUTPUT or len(records) < TWO_PARTS:
         return records
-    given = {value_key(record) for record in node.records(Role.INPUT)} - {None}
+    given = set(map(value_key, node.records(Role.INPUT))) - {None}
     return [record for record in records if value_key(record) not in given] or records
 
 
@@ -246,7 +246,7 @@ def _has_two(node: Node, role: Role) -> bool:
     first = _in(node, role)[:TWO_PARTS]
     if len(first) < TWO_PARTS or first[0].shape != first[1].shape:
         return False
-    keys = [value_key(record) for record in first]
+    keys = list(map(value_key, first))
     return None in keys or keys[0] != keys[1]
 
 
@@ -256,7 +256,7 @@ def _sums(tree: SliceTree) -> Sums:
     for node in tree.nodes:
         is_fused = kind_of(node) is OpKind.NORM and node.direction is not Direction.BACKWARD
         if is_fused and _has_two(node, Role.INPUT) and _has_two(node, Role.OUTPUT):
-            keys = [value_key(record) for record in _in(node, Role.INPUT)[:TWO_PARTS]]
+            keys = list(map(value_key, _in(node, Role.INPUT)[:TWO_PARTS]))
             if None not in keys:
                 sums[keys[0], keys[1]] = _in(node, Role.OUTPUT)[1]
     return sums

@@ -69,7 +69,7 @@ def _added_up(records: Sequence[TensorRecord]) -> TensorRecord:
 
 
 def _in_view(record: TensorRecord, side: str, view: Iterable[str]) -> TensorRecord:
-    matches = (VIEW.fullmatch(said) for said in view)
+    matches = map(VIEW.fullmatch, view)
     steps = [
         ViewStep(match["step"], tuple(map(int, match["numbers"].split())))
         for match in matches

@@ -153,7 +153,7 @@ def _measure_joined(golden: TensorRecord, target: TensorRecord, measure: Measure
     """Measure shards laid side by side, in the order in which the other tensor has them."""
     locations = known(record.location for record in (golden, target))
     try:
-        arrays = [load(location) for location in locations]
+        arrays = list(map(load, locations))
     except TensorUnreadableError as error:
         return incomparable(Message.of("metrics.shards_unreadable", why=error.whole()))
     at = int(_sharding(target) is Sharding.CONCATENATED)

@@ -259,7 +259,7 @@ def comparison_data(session: Session, comparison_id: int) -> dict[str, Any]:
             "notes": _notes(comparison, slices),
             "unreadable": comparison.unreadable,
             "incomparable": _incomparable(session, slices),
-            "slices": [slice_object(pair) for pair in slices],
+            "slices": list(map(slice_object, slices)),
             "match_set": _match_set(session, comparison_id),
         }
     )
@@ -284,7 +284,7 @@ def slice_object(pair: SlicePair) -> dict[str, Any]:
         "rows": pair.rows,
         "logits": finding_object(pair.judgement.logits),
         "logits_error": pair.judgement.logits_error,
-        "origins": [finding_object(origin) for origin in pair.judgement.origins],
+        "origins": list(map(finding_object, pair.judgement.origins)),
     }
 
 
