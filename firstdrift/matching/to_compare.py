@@ -36,7 +36,7 @@ def what_to_compare(
     """
     recorded = [node for node in golden.nodes if is_asked(node) and any(map(_is_recorded, node.tensors))]
     there = [node for node in target.nodes if any(map(_is_recorded, node.tensors))]
-    passes = {_pass_of(node) for node in there}
+    passes = set(map(_pass_of, there))
     with_modules = {_pass_of(node) for node in there if node.kind is not NodeKind.API}
     told_by_operators = _modules_with_operators(golden, recorded)
     kept = [

@@ -256,7 +256,7 @@ def do_other_work(golden: Node, target: Node) -> bool:
 
     An activation gives as many as it takes; one that multiplies by the other half as well, half as many.
     """
-    shares = [_share_given(node) for node in (golden, target)]
+    shares = list(map(_share_given, (golden, target)))
     return None not in shares and shares[0] != shares[1]
 
 

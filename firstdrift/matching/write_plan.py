@@ -173,7 +173,7 @@ def _settle_partial_dump(plan: SlicePlan, work: Pairing) -> SlicePlan:
 
 def _is_part_left_open(pair: TensorPair) -> bool:
     """Tell whether a pair could be compared if the one rank that was asked for were not alone."""
-    parts = [record for record in (pair.golden, pair.target) if is_part_of_rank(record)]
+    parts = list(filter(is_part_of_rank, (pair.golden, pair.target)))
     return pair.incomparable is not None and any(part.shards and not part.shards.of for part in parts)
 
 

@@ -347,7 +347,7 @@ def _are_counts(case: Case, pair: int | None) -> bool:
     measured = case.evidence.measurements[pair] if pair is not None else None
     sides = (measured.golden, measured.target) if measured is not None else ()
     known = [side for side in sides if side is not None and is_whole(side)]
-    return len(known) == len(sides) > 0 and all(_counts(side) for side in known)
+    return len(known) == len(sides) > 0 and all(map(_counts, known))
 
 
 def _counts(side: SideSummary) -> bool:

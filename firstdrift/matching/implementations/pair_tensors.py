@@ -19,6 +19,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from firstdrift.dumps.storage.views import PLUS
+from firstdrift.groups import known
 from firstdrift.matching.cross_framework.layer_ops import value_key
 from firstdrift.matching.implementations.boundaries import MADE_OTHERWISE
 from firstdrift.matching.implementations.element_order import with_order_of_weights
@@ -243,7 +244,7 @@ def _in(node: Node, role: Role) -> list[TensorRecord]:
     records = list(floating(node.records(role)))
     if role is not Role.OUTPUT or len(records) < TWO_PARTS:
         return records
-    given = {value_key(record) for record in node.records(Role.INPUT)} - {None}
+    given = set(map(value_key, node.records(Role.INPUT))) - {None}
     return [record for record in records if value_key(record) not in given] or records
 
 
@@ -280,7 +281,7 @@ def _has_two(node: Node, role: Role) -> bool:
     first = _in(node, role)[:TWO_PARTS]
     if len(first) < TWO_PARTS or first[0].shape != first[1].shape:
         return False
-    keys = [value_key(record) for record in first]
+    keys = list(map(value_key, first))
     return None in keys or keys[0] != keys[1]
 
 
@@ -290,7 +291,7 @@ def _sums(tree: SliceTree) -> Sums:
     for node in tree.nodes:
         is_fused = kind_of(node) is OpKind.NORM and node.direction is not Direction.BACKWARD
         if is_fused and _has_two(node, Role.INPUT) and _has_two(node, Role.OUTPUT):
-            keys = [value_key(record) for record in _in(node, Role.INPUT)[:TWO_PARTS]]
+            keys = list(map(value_key, _in(node, Role.INPUT)[:TWO_PARTS]))
             if None not in keys:
                 sums[keys[0], keys[1]] = _in(node, Role.OUTPUT)[1]
     return sums
@@ -311,7 +312,7 @@ def _summed(side: str, records: Sequence[TensorRecord], sums: Sums) -> Whole | N
     parts = records[:TWO_PARTS]
     keys = value_key(parts[0]), value_key(parts[1])
     total = sums.get((keys[0], keys[1])) or sums.get((keys[1], keys[0]))
-    locations = [part.location for part in parts if part.location is not None]
+    locations = known(part.location for part in parts)
     location = shared_location(locations, None) if len(locations) == TWO_PARTS else None
     if total is None and location is None:
         return None

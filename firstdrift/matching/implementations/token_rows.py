@@ -120,7 +120,7 @@ def say_rows(pair: TensorPair) -> TensorPair:
 
 def _taken(*records: TensorRecord) -> int:
     """Return how many rows are taken of a tensor of which some are compared, or of its parts; else 0."""
-    locations = (record.location for record in records if record.location is not None)
+    locations = known(record.location for record in records)
     of_parts = (place for location in locations for place in (location, *location.shards))
     return max((sum(rows_of(place)[1::2]) for place in of_parts), default=0)
 
