@@ -343,6 +343,7 @@ MODELS: dict[str, tuple[Callable[[], nn.Module], type[nn.Module], bool]] = {
 PAIRS: dict[str, tuple[str, Callable[[nn.Module], None], str, str]] = {
     "llama_healthy": ("llama", healthy, "mix", "statistics"),
     "llama_healthy_values": ("llama", healthy, "mix", "tensor"),
+    "llama_gradients": ("llama", healthy, "L0", "tensor"),
     "llama_wo": ("llama", scaled("layers.1.attention.wo.weight", 1.3), "mix", "statistics"),
     "llama_norm": ("llama", ones("layers.1.ffn_norm.scale"), "L0", "statistics"),
     "neox_healthy": ("neox", healthy, "mix", "statistics"),
@@ -353,10 +354,12 @@ PAIRS: dict[str, tuple[str, Callable[[nn.Module], None], str, str]] = {
     "vit_patches": ("vit", scaled("patch_embed.proj.weight", 1.1), "L0", "statistics"),
 }
 """By name: the model, what is planted, and msprobe's level and task."""
+TRAINED = "gradients"
+"""How the names of pairs end that have a backward pass."""
 
 
-def written(model: nn.Module, given: Tensor, dump: str, level: str, task: str) -> None:
-    """Dump one forward pass."""
+def written(model: nn.Module, given: Tensor, dump: str, level: str, task: str, *, trained: bool) -> None:
+    """Dump one forward pass, and the backward pass if it is to be."""
     from msprobe.pytorch import PrecisionDebugger
 
     said = {"task": task, "dump_path": dump, "rank": [], "step": [], "level": level}
@@ -365,8 +368,11 @@ def written(model: nn.Module, given: Tensor, dump: str, level: str, task: str) -
         config.write_text(json.dumps(said | {task: {"scope": [], "list": [], "data_mode": ["all"]}}))
         debugger = PrecisionDebugger(config_path=str(config))
         debugger.start(model=model)
-        with torch.no_grad():
-            model(given)
+        with torch.set_grad_enabled(trained):
+            answer = model(given)
+        if trained:
+            logits = getattr(answer, "logits", answer).flatten(0, 1)
+            functional.cross_entropy(logits, torch.arange(len(logits))).backward()
         debugger.stop()
         debugger.step()
 
@@ -388,7 +394,7 @@ def write_side(name: str, side: str, dump: str) -> None:
     if side == "target":
         model = other(model).eval()
         plant(model)
-    written(model, given, dump, level, task)
+    written(model, given, dump, level, task, trained=name.endswith(TRAINED))
 
 
 def main() -> None:

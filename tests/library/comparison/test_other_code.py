@@ -27,7 +27,15 @@ def answer(unpacked: Callable[[str], Path]) -> Callable[[str], Report]:
 
 
 @pytest.mark.parametrize(
-    "name", ["llama_healthy", "llama_healthy_values", "neox_healthy", "resnet_healthy", "vit_healthy"]
+    "name",
+    [
+        "llama_healthy",
+        "llama_healthy_values",
+        "llama_gradients",
+        "neox_healthy",
+        "resnet_healthy",
+        "vit_healthy",
+    ],
 )
 def test_other_code_that_does_the_same_is_no_fault(answer: Callable[[str], Report], name: str) -> None:
     report = answer(name)
