@@ -86,7 +86,7 @@ def _disk(folder: Path) -> Iterator[Finding]:
 
 def _privacy(folder: Path) -> Finding:
     """Say who else may read what people have compared."""
-    opened = [place for place in (folder, *sorted(folder.glob("firstdrift.db*"))) if _others_may_use(place)]
+    opened = list(filter(_others_may_use, (folder, *sorted(folder.glob("firstdrift.db*")))))
     if not opened:
         return Finding("privacy", good=True, said=f"only its owner may use {folder}")
     said = f"others may use {', '.join(map(str, opened))}: chmod go= keeps them out"

@@ -1,7 +1,7 @@
 """Items by what they have in common."""
 
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from typing import TypeVar
 
 Item = TypeVar("Item")
@@ -37,3 +37,8 @@ def positions(items: Iterable[Key]) -> dict[Key, int]:
 def known(values: Iterable[Item | None]) -> list[Item]:
     """Return the values that are known: all but None."""
     return [value for value in values if value is not None]
+
+
+def known_items(values: Mapping[Key, Item | None]) -> dict[Key, Item]:
+    """Return the values that are known, by their keys: all but None."""
+    return {key: value for key, value in values.items() if value is not None}

@@ -52,7 +52,7 @@ def spelled_out(value: Any) -> Any:  # noqa: ANN401
     if isinstance(value, Mapping):
         return {str(key): spelled_out(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [spelled_out(item) for item in value]
+        return list(map(spelled_out, value))
     return value
 
 
@@ -68,9 +68,9 @@ def plain(  # noqa: PLR0911 (whatever JSON has)
         case Mapping():
             return {names(key) if isinstance(key, str) else key: inner(item) for key, item in value.items()}
         case list() | tuple():
-            return [inner(item) for item in value]
+            return list(map(inner, value))
         case frozenset():
-            return sorted(inner(item) for item in value)
+            return sorted(map(inner, value))
         case datetime():
             return value.isoformat()
         case str() | PurePath():

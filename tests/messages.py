@@ -67,6 +67,11 @@ def says(text: str, *ids: str) -> bool:
     return re.search(like(*ids), html.unescape(text), re.IGNORECASE) is not None
 
 
+def stated(page: str) -> list[str]:
+    """Return what a page states of its own, by `data-says`, whatever the words are."""
+    return re.findall(r'data-says="([^"]*)"', page)
+
+
 def _pattern(text: str) -> str:
     parts = Formatter().parse(text)
     return "".join(re.escape(part) + ("" if name is None else "(?s:.*?)") for part, name, _, _ in parts)

@@ -44,7 +44,7 @@ def insert_many(
     for name, values in columns.items():
         convert = types[name].bind_processor(dialect)
         converted.append(values if convert is None else map(convert, values))
-    converted += [repeat(value) for value in same.values()]
+    converted += list(map(repeat, same.values()))
     rows = list(zip(*converted, strict=False))
     if rows:
         quote = dialect.identifier_preparer.quote

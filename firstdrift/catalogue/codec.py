@@ -65,7 +65,7 @@ def _encoder(kind: Any) -> Callable[[Any], Any]:  # noqa: ANN401 (a type)
     if issubclass(kind, Mapping):
         return lambda value: {key: to_plain(item) for key, item in value.items()}
     if issubclass(kind, (tuple, list)):
-        return lambda value: [to_plain(item) for item in value]
+        return lambda value: list(map(to_plain, value))
     return lambda value: value
 
 

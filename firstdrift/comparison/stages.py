@@ -63,7 +63,7 @@ def plan_slice(golden: Slice, target: Slice, options: Options) -> Planned:
 
 def measure_pairs(plan: SlicePlan, start: int, stop: int) -> list[Measurement]:
     """Measure the pairs start..stop-1 of a plan; a pair that cannot be measured says why."""
-    return [_measure(pair) for pair in plan.pairs[start:stop]]
+    return list(map(_measure, plan.pairs[start:stop]))
 
 
 def _measure(pair: TensorPair) -> Measurement:

@@ -64,7 +64,7 @@ def columns_of(report: Report) -> tuple[str, ...]:
         return COLUMNS
     from firstdrift.comparison.algorithms import REMARK, name_of
 
-    names = [name_of(algorithm) for algorithm in report.additions.algorithms]
+    names = list(map(name_of, report.additions.algorithms))
     return (*COLUMNS, *(column for name in names for column in (name, name + REMARK)))
 
 

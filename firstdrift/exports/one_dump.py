@@ -92,7 +92,7 @@ def tree_object(view: SliceView) -> dict[str, Any]:
     """Return a slice with its nodes: parents before what is inside them, siblings in execution order."""
     return coordinates_object(view.coordinates) | {
         "stacks_unreadable": view.no_stacks,
-        "nodes": [_node(each) for each in view.nodes],
+        "nodes": list(map(_node, view.nodes)),
     }
 
 
@@ -110,7 +110,7 @@ def _node(view: NodeView) -> dict[str, Any]:
         "depth": view.depth,
         "overflow": view.overflow,
         "stack": list(view.stack),
-        "tensors": [_tensor(tensor) for tensor in view.tensors],
+        "tensors": list(map(_tensor, view.tensors)),
     }
 
 

@@ -131,7 +131,7 @@ def rollout_object(report: RolloutReport) -> dict[str, Any]:
         "paired_by": report.pairing.by,
         "counts": {name: getattr(report.counts, name) for name in report.counts.__struct_fields__},
         "statistics": as_object(report.statistics) | {"noise": report.scale},
-        "positions": [_position_object(one) for one in report.positions],
+        "positions": list(map(_position_object, report.positions)),
         "prompts": [
             {"prompt": one.name, "sequences": one.sequences, "out": one.out} | as_object(one.statistics)
             for one in report.prompts
@@ -141,7 +141,7 @@ def rollout_object(report: RolloutReport) -> dict[str, Any]:
             "rollout": _names(report.rollout, report.pairing.rollout_only),
             "trainer": _names(report.trainer, report.pairing.trainer_only),
         },
-        "sequences": [sequence_object(pair) for pair in report.pairs],
+        "sequences": list(map(sequence_object, report.pairs)),
     }
 
 

@@ -32,7 +32,7 @@ def _lines(entry: Rule) -> list[str]:
 
 def rules_object() -> dict[str, Any]:
     """Return both tables in order, as JSON objects."""
-    return {table: [_object(entry) for entry in entries] for table, entries in TABLES.items()}
+    return {table: list(map(_object, entries)) for table, entries in TABLES.items()}
 
 
 def _object(entry: Rule) -> dict[str, Any]:

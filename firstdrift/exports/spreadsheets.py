@@ -45,7 +45,7 @@ def csv_of_rows(columns: Sequence[str], rows: Iterable[Iterable[Cell]]) -> Itera
     writer = csv.writer(held)
     writer.writerow(columns)
     for row in rows:
-        writer.writerow([_csv_cell(value) for value in row])
+        writer.writerow(list(map(_csv_cell, row)))
         if held.tell() > _CHUNK:
             yield encodable(held.getvalue())
             held.seek(0)

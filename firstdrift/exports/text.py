@@ -40,7 +40,7 @@ def printable(text: str) -> str:
 
 
 def _as_lines(lines: Iterable[str]) -> str:
-    return "\n".join(printable(line) for line in lines)
+    return "\n".join(map(printable, lines))
 
 
 def folded(text: str, width: int) -> str:
@@ -81,7 +81,7 @@ def _inner(title: str, value: object) -> str:
 def _listed(found: Sequence[Any], line: Callable[..., str]) -> list[str]:
     """Write a line for each of the first few, and how many more there are."""
     more = [f"  ... and {len(found) - _SHOWN} more"] if len(found) > _SHOWN else []
-    return [line(each) for each in found[:_SHOWN]] + more
+    return list(map(line, found[:_SHOWN])) + more
 
 
 def report_text(report: Report) -> str:

@@ -34,7 +34,7 @@ def _order(golden: TensorRecord, target: TensorRecord) -> tuple[int, ...] | None
         return None
     if _is_moved(target.location) or golden.shards or target.shards:
         return None
-    return tuple(names[1].index(name) for name in names[0])
+    return tuple(map(names[1].index, names[0]))
 
 
 def _names(record: TensorRecord) -> tuple[str, ...]:

@@ -166,8 +166,8 @@ def _follow_join(
     work: Pairing, join: Join, golden: Iterable[int | None], target: Iterable[int | None]
 ) -> None:
     """Record a match that follows from one of several nodes, if all its nodes were recorded."""
-    sides = [tuple(index for index in side if index is not None) for side in (golden, target)]
-    if [len(side) for side in sides] == [len(join.golden), len(join.target)]:
+    sides = [tuple(known(side)) for side in (golden, target)]
+    if list(map(len, sides)) == [len(join.golden), len(join.target)]:
         reasons = (work.follows(join.target[0]),)
         work.add_join(replace(join, golden=sides[0], target=sides[1], reasons=reasons))
 

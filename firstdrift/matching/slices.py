@@ -263,6 +263,6 @@ def _assumed(name: str, golden: int | None, target: int | None) -> Message:
 
 
 def _unpaired(side: list[SliceListing], paired: list[SliceListing]) -> tuple[Coordinates, ...]:
-    taken = {id(listing) for listing in paired}
+    taken = set(map(id, paired))
     left = [listing.coordinates for listing in side if id(listing) not in taken]
     return tuple(sorted(left, key=Coordinates.sort_key))

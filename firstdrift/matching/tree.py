@@ -228,6 +228,7 @@ def call_key(node: Node) -> CallKey:
     return node.kind, node.path, node.call
 
 
+@lru_cache(4096)
 def operator_family(type_name: str) -> str:
     """Return an operator's name without library and spelling: "Tensor.__add__" and "Torch.add" are "add"."""
     return type_name.rpartition(".")[2].strip("_").removeprefix("npu_").lower()
@@ -255,7 +256,7 @@ def do_other_work(golden: Node, target: Node) -> bool:
 
     An activation gives as many as it takes; one that multiplies by the other half as well, half as many.
     """
-    shares = [_share_given(node) for node in (golden, target)]
+    shares = list(map(_share_given, (golden, target)))
     return None not in shares and shares[0] != shares[1]
 
 

@@ -88,6 +88,7 @@ def _pair_tensors(
 ) -> list[NodeMatch]:
     """Pair the tensors of all matches; a match of several nodes stands where the first target node is."""
     matches: list[NodeMatch] = []
+    operators: list[tuple[int, Node, Node]] = []
     joins = {join.target: join for join in work.joins}
     for indexes, found in work.matches():
         first = [seen[0][index] for index in indexes[0]]
@@ -96,6 +97,8 @@ def _pair_tensors(
             _pair_join(tensors, len(matches), joins[indexes[1]], first, second)
         elif found.doubtful:  # a person has yet to confirm it
             tensors.leave(len(matches), first, second)
+        elif pairer is not None and found.origin is not Origin.MANUAL and is_operator(first[0]):
+            operators.append((len(matches), first[0], second[0]))
         else:
             pair = indexes[0][0], indexes[1][0]
             nodes = _pair_said(tensors, len(matches), (first[0], second[0]), recorded, work, pair)
@@ -103,6 +106,10 @@ def _pair_tensors(
         names = [tuple(node.name for node in side) for side in (first, second)]
         how = found.origin, found.score, found.doubtful, found.reasons
         matches.append(NodeMatch(names[0], names[1], *how))
+    if pairer is not None:
+        for row, golden_node, target_node in operators:  # modules tell what they work on
+            pairer.pair_operators(tensors, row, golden_node, target_node)
+    tensors.pairs.sort(key=lambda pair: pair.match)
     return matches
 
 
@@ -181,7 +188,7 @@ def _settle_partial_dump(plan: SlicePlan, work: Pairing) -> SlicePlan:
 
 def _is_part_left_open(pair: TensorPair) -> bool:
     """Tell whether a pair could be compared if the one rank that was asked for were not alone."""
-    parts = [record for record in (pair.golden, pair.target) if is_part_of_rank(record)]
+    parts = list(filter(is_part_of_rank, (pair.golden, pair.target)))
     return pair.incomparable is not None and any(part.shards and not part.shards.of for part in parts)
 
 

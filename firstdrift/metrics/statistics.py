@@ -22,6 +22,7 @@ from typing import TypeAlias, TypeGuard
 
 from msgspec.structs import replace
 
+from firstdrift.groups import known
 from firstdrift.metrics.masks import agreeing_masks
 from firstdrift.metrics.measurement import (
     Measurement,
@@ -117,7 +118,7 @@ def as_recorded(summary: SideSummary) -> SideSummary:
     infinities = list(filter(counts.get, counts))
     if not infinities:
         return summary
-    ends = [*infinities, *(end for end in (summary.maximum, summary.minimum) if end is not None)]
+    ends = [*infinities, *known((summary.maximum, summary.minimum))]
     return replace(summary, maximum=max(ends), minimum=min(ends), mean=sum(infinities), norm=math.inf)
 
 

@@ -163,7 +163,7 @@ class Shards(Struct, frozen=True, gc=False):
     @property
     def locations(self) -> tuple[DataLocation, ...]:
         """Where the values of the records lie, of those that were saved."""
-        return tuple(record.location for record in self.records if record.location is not None)
+        return tuple(known(record.location for record in self.records))
 
     @property
     def own(self) -> TensorRecord | None:

@@ -21,7 +21,7 @@ from msgspec.structs import replace
 
 from firstdrift.dumps.sglang.dims import Cut, Dims, parse_dims, portion_of
 from firstdrift.errors import TensorUnreadableError
-from firstdrift.groups import gathered, grouped, known
+from firstdrift.groups import gathered, grouped, known, known_items
 from firstdrift.model.node import Node
 from firstdrift.model.tensor import (
     Role,
@@ -100,7 +100,7 @@ def _assembled(
     for cut in reversed(cuts):
         groups = grouped(sorted(left), lambda place: place[:-1])
         whole = {place: _joined([left[one] for one in ones], cut) for place, ones in groups.items()}
-        left = {place: one for place, one in whole.items() if one is not None}
+        left = known_items(whole)
         if len(left) < len(whole):
             return None
     return left[()]

@@ -167,14 +167,12 @@ def _of_objects(found: list[Any], ids: list[Any] | None) -> _Values:
 
 def _of_dictionaries(found: list[Any], ids: list[Any] | None) -> _Values:
     """Take vLLM's {id: {"logprob": …, "decoded_token": …}}, of which the one that was sampled counts."""
-    chosen: list[Any] = (
-        [next(iter(one), None) for one in found] if ids is None else [str(each) for each in ids]
-    )
+    chosen: list[Any] = [next(iter(one), None) for one in found] if ids is None else list(map(str, ids))
     if len(chosen) != len(found) or (ids is None and any(len(one) > 1 for one in found)):
         raise _unfit("sampled_not_known")
     picked = [one[name] for one, name in zip(found, chosen, strict=True)]
     texts = [one.get("decoded_token") for one in picked]
-    return _Values([one["logprob"] for one in picked], [int(name) for name in chosen], texts)
+    return _Values([one["logprob"] for one in picked], list(map(int, chosen)), texts)
 
 
 def _numbers(field: str, values: list[Any]) -> tuple[Floats, Flags]:

@@ -48,7 +48,7 @@ def pair_sequences(rollout: Sequence[TokenSequence], trainer: Sequence[TokenSequ
     tokens = _token_key(rollout, trainer)
     for field in (*IDS, *GROUPS):
         named = _named(field, has_steps=has_steps)
-        theirs = {named(one) for one in trainer}
+        theirs = set(map(named, trainer))
         if None in theirs or any(named(one) is None for one in rollout):
             continue
         if any(named(one) in theirs for one in rollout):

@@ -7,6 +7,7 @@ from enum import StrEnum
 from msgspec import Struct
 
 from firstdrift.errors import SettingsError
+from firstdrift.groups import known
 from firstdrift.rollout.experts import ExpertsOfPair
 from firstdrift.rollout.pair import Pairing
 from firstdrift.rollout.sequences import Flags, Integers, Side, TokenSequence
@@ -108,7 +109,7 @@ class SequencePair(Struct, frozen=True, kw_only=True):
     @property
     def first_found(self) -> int | None:
         """Place at which to look: where the noise was left, or another token stands."""
-        return min((at for at in (self.first_out, self.other_token) if at is not None), default=None)
+        return min(known((self.first_out, self.other_token)), default=None)
 
 
 class PositionBin(Struct, frozen=True):

@@ -10,6 +10,7 @@ import math
 from collections.abc import Iterable
 from itertools import product
 
+from firstdrift.groups import known
 from firstdrift.metrics.measurement import MeasurementKind
 from firstdrift.model.node import Direction, NodeKind
 from firstdrift.verdict.case import Case
@@ -30,7 +31,7 @@ def added_inside(case: Case) -> tuple[Term, ...]:
     total = _term(evidence, row, error.output, error.output_pair)
     if total is None:
         return ()
-    children = [child for child in evidence.children(row) if _is_forward_module(child)]
+    children = list(filter(_is_forward_module, evidence.children(row)))
     streams = _known(_input(evidence, one) for one in (row, *reversed(children)))
     branches = _known(_branch(evidence, child) for child in reversed(children))
     unit = evidence.unit_of(total.pair, case.roundoff)
@@ -69,7 +70,7 @@ def _is_forward_module(row: TreeRow) -> bool:
 
 
 def _known(terms: Iterable[Term | None]) -> list[Term]:
-    return [term for term in terms if term is not None]
+    return known(terms)
 
 
 def _input(evidence: Evidence, row: TreeRow) -> Term | None:

@@ -308,7 +308,9 @@ def _entered_unexplained(case: Case) -> bool:
         return False
     if progress.has_tie and case.row.parent is None:  # no module tells what depends on the choice
         return False
-    if error.input <= max(limits.peer_floor * case.roundoff, limits.factor * _explained_input(case)):
+    if error.input <= limits.peer_floor * case.roundoff:
+        return False
+    if error.input <= limits.factor * _explained_input(case):
         return False
     if progress.seen and _are_counts(case, error.input_pair):  # chosen otherwise, and not computed
         return False
@@ -345,7 +347,7 @@ def _are_counts(case: Case, pair: int | None) -> bool:
     measured = case.evidence.measurements[pair] if pair is not None else None
     sides = (measured.golden, measured.target) if measured is not None else ()
     known = [side for side in sides if side is not None and is_whole(side)]
-    return len(known) == len(sides) > 0 and all(_counts(side) for side in known)
+    return len(known) == len(sides) > 0 and all(map(_counts, known))
 
 
 def _counts(side: SideSummary) -> bool:

@@ -43,7 +43,7 @@ def prompt_starts(judgements: Sequence[SliceJudgement]) -> tuple[Coordinates, ..
 
 
 def _prompts(judgements: Iterable[SliceJudgement]) -> list[list[list[SliceJudgement]]]:
-    return [prompts(series) for series in series_of(judgements)]
+    return list(map(prompts, series_of(judgements)))
 
 
 def series_of(judgements: Iterable[SliceJudgement]) -> list[list[SliceJudgement]]:

@@ -80,7 +80,7 @@ def stored_roundoff(plan: SlicePlan, measurements: Sequence[Measurement]) -> flo
         for pair, measured in zip(plan.pairs, measurements, strict=True)
         if measured.stored_roundoff is not None and pair.target.role is Role.OUTPUT
     ]
-    coarse = sorted(roundoff for roundoff in known if roundoff)
+    coarse = sorted(filter(None, known))
     return coarse[len(coarse) // 2] if 2 * len(coarse) > len(known) else 0.0
 
 

@@ -4,6 +4,7 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
+from firstdrift.groups import known
 from firstdrift.metrics.measurement import SideSummary
 from firstdrift.verdict.fixed_thresholds import MEAN_ROUNDING, SUM_ROUNDINGS
 
@@ -37,8 +38,8 @@ def is_sum(total: SideSummary, terms: Sequence[SideSummary], roundoff: float) ->
     themselves by a little more.
     """
     size, sides = total.size, (total, *terms)
-    means = [side.mean for side in sides if side.mean is not None]
-    norms = [side.norm for side in sides if side.norm is not None]
+    means = known(side.mean for side in sides)
+    norms = known(side.norm for side in sides)
     if not size or {len(means), len(norms)} != {len(sides)} or {side.size for side in terms} != {size}:
         return False
     rms = max(norms) / math.sqrt(size)

@@ -356,7 +356,7 @@ def _smooth_backward(gradients: Values, kept: Values, _: Values, made: Value) ->
 
 
 def _kinked_backward(gradients: Values, kept: Values, _: Values, made: Value) -> float:
-    turned = math.sqrt(max((_share_at_kink(one) for one in kept), default=0.0))
+    turned = math.sqrt(max(map(_share_at_kink, kept), default=0.0))
     return sum(one.norm * (one.error + turned) * _gathered(one, made) for one in gradients)
 
 

@@ -10,6 +10,7 @@ from statistics import median
 
 from msgspec.structs import replace
 
+from firstdrift.groups import known
 from firstdrift.matching.plan import SlicePlan
 from firstdrift.metrics.measurement import Measurement, MeasurementKind, SideSummary
 from firstdrift.model.names import with_direction
@@ -151,7 +152,7 @@ class Evidence:
     @cached_property
     def measured_outputs(self) -> int:
         """Number of rows whose output was compared; all that is inside the head counts as one."""
-        compared = [error.output_pair for error in self.errors if error.output_pair is not None]
+        compared = known(error.output_pair for error in self.errors)
         heads = sum(pair in self.logits for pair in compared)
         return len(compared) - heads + bool(heads)
 
@@ -181,7 +182,7 @@ class Evidence:
     def systematic_pairs(self) -> frozenset[int]:
         """Pairs of the weights that have it, wherever they are used."""
         found = self.systematic_weights
-        names = {self.parameter_name(at) for at in found.pairs} if found is not None else ()
+        names = set(map(self.parameter_name, found.pairs)) if found is not None else ()
         every = (at for error in self.errors for at in error.parameters if names)
         return frozenset(at for at in every if self.parameter_name(at) in names)
 
@@ -197,7 +198,7 @@ class Evidence:
             return 0.0
         pairs = (at for error in self.errors for at in error.parameters)
         moves = (self.trained.moved(self.parameter_name(at), self.measurements[at]) for at in pairs)
-        return median([move for move in moves if move is not None] or [0.0])
+        return median(known(moves) or [0.0])
 
     def parameter_name(self, pair: int) -> str:
         """Name a parameter in the same way in each step."""
@@ -224,7 +225,7 @@ class Evidence:
     def golden_sides(self, error: RowErrors, role: Role) -> Sequence[SideSummary]:
         """Return what is known of the golden tensors of a row that the dump gives a role."""
         sides = (self.measurements[at].golden for at in self.pairs_of(error, role))
-        return [side for side in sides if side is not None]
+        return known(sides)
 
     def forward_partner(self, row: TreeRow) -> RowErrors | None:
         """Return the errors of the forward pass of a backward row."""

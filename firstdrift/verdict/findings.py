@@ -7,6 +7,7 @@ from itertools import groupby
 
 from msgspec.structs import replace
 
+from firstdrift.groups import known
 from firstdrift.matching.plan import SlicePlan
 from firstdrift.metrics.measurement import Measurement, MeasurementKind
 from firstdrift.model.slice import Coordinates
@@ -92,7 +93,7 @@ class AllSlices:
         if settled and settled[0].rules == BITWISE:
             return conclude_bitwise(settled)
         ordered, inputs, origins = in_order(settled), self._by_input[0], self._origins
-        bad_tokens = [token for series in self._series if (token := first_bad_token(series)) is not None]
+        bad_tokens = known(map(first_bad_token, self._series))
         bad_token = min(bad_tokens, key=lambda token: token.coordinates.sort_key(), default=None)
         bad_node = origins[0] if origins else None
         drifted = self._drift and _drifted(self._drift)

@@ -17,7 +17,7 @@ from firstdrift.wording.message import Message
 def unlikeness(plan: SlicePlan, rows: Sequence[TreeRow]) -> Message | None:
     """Say what makes two slices look like those of different models; None if nothing does."""
     tensors = [pair for pair in plan.pairs if pair.golden.is_tensor and pair.target.is_tensor]
-    others = [pair for pair in tensors if _has_other_width(pair)]
+    others = list(filter(_has_other_width, tensors))
     if len(tensors) < LEAST_TENSORS.value or len(others) <= OTHER_WIDTHS.value * len(tensors):
         return None
     facts = [Message.of("mismatch.shapes", count=len(others), pairs=len(tensors))]

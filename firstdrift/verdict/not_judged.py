@@ -13,6 +13,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
+from firstdrift.groups import known
 from firstdrift.verdict.coverage import Coverage, whole_coverage
 from firstdrift.verdict.judgement import Counts, Findings, NotJudged, Remedy, SliceJudgement
 from firstdrift.verdict.summary import after_systematic
@@ -79,7 +80,7 @@ def _how_much(judged: SliceJudgement) -> Message:
 
 def _remedy(poor: Sequence[SliceJudgement]) -> Remedy:
     """Say what helps: whatever hindered most."""
-    covered = [judged.coverage for judged in poor if judged.coverage is not None]
+    covered = known(judged.coverage for judged in poor)
     missed = sum(one.nodes - one.compared_nodes for one in covered)
     counts = sum((judged.counts for judged in poor), Counts())
     # Nodes that recorded nothing are left over as well, and no mapping makes them comparable.

@@ -24,6 +24,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from enum import IntEnum
 from typing import Final, NamedTuple
 
+from firstdrift.groups import known
 from firstdrift.metrics.measurement import SideSummary
 from firstdrift.model.node import Node
 from firstdrift.model.slice import Coordinates
@@ -124,9 +125,9 @@ def _worst(
 def _state(values: Values) -> _State | None:
     if values is None:
         return None
-    extrema = [each for each in (values.maximum, values.minimum) if each is not None]
+    extrema = known((values.maximum, values.minimum))
     if not extrema:
-        others = [each for each in (values.mean, values.norm) if each is not None]
+        others = known((values.mean, values.norm))
         finite = all(map(math.isfinite, others))
         return None if not others else _State.FINITE if finite else _State.BAD
     if all(map(math.isfinite, extrema)):

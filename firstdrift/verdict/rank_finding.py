@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from firstdrift.groups import known
 from firstdrift.verdict.comparable import time_of
 from firstdrift.verdict.judgement import Finding, InputDifference, SliceJudgement
 from firstdrift.wording.message import Message
@@ -51,7 +52,7 @@ def rank_of_token(
 
 def _ranks(judgements: Sequence[SliceJudgement]) -> set[int]:
     ranks = (judged.coordinates.rank for judged in judgements)
-    return {rank for rank in ranks if rank is not None}
+    return set(known(ranks))
 
 
 def _place(finding: Finding) -> tuple[object, ...]:

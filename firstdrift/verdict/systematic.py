@@ -181,7 +181,7 @@ def _rounded(among: _Among) -> SystematicWeights | None:
     for one in _FORMATS:
         for side in ("target", "golden"):
             fitting = [weight for weight in among.differing if _is_rounded(weight, one, side)]
-            having = [weight for weight in fitting if _has_other_ends(weight)]
+            having = list(filter(_has_other_ends, fitting))
             if among.nearly_all(having):
                 said = Message.of(f"systematic.rounded_{side}", dtype=one.name, **among.amount(having))
                 return _found(ROUNDED, said, max(UNIT_ROUNDOFF[one.name], _middle(having)), fitting)
@@ -203,7 +203,7 @@ def _has_other_ends(weight: Weight) -> bool:
 
 def _quantised(among: _Among) -> SystematicWeights | None:
     """Look for weights of which the largest element is kept, as scales are made of it."""
-    having = [weight for weight in among.differing if _keeps_its_largest(weight)]
+    having = list(filter(_keeps_its_largest, among.differing))
     if not among.nearly_all(having):
         return None
     steps = [step for weight in having if weight.is_matrix and (step := _steps(weight)) is not None]

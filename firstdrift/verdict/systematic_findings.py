@@ -7,6 +7,7 @@ Dropout has no level: numbers after the first are others altogether, so only wha
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+from firstdrift.groups import known
 from firstdrift.model.node import Direction
 from firstdrift.model.tensor import UNIT_ROUNDOFF, Role
 from firstdrift.operators.properties import is_dropout
@@ -45,7 +46,7 @@ def _found(evidence: Evidence) -> Iterator[tuple[SystematicRule, Message]]:
 def dropouts_of(evidence: Evidence) -> list[Dropout]:
     """List the dropouts of which both sides were recorded, in the order of execution."""
     rows = (row for row in evidence.in_order if is_dropout(row.type_name))
-    return [found for row in rows if (found := _dropout(evidence, row)) is not None]
+    return known(_dropout(evidence, row) for row in rows)
 
 
 def _dropout(evidence: Evidence, row: TreeRow) -> Dropout | None:

@@ -16,6 +16,7 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
+from firstdrift.groups import known
 from firstdrift.model.slice import Coordinates
 from firstdrift.verdict.judgement import (
     OWN_RULES,
@@ -163,7 +164,7 @@ def bad_logits(series: Sequence[SliceJudgement]) -> list[tuple[SliceJudgement, F
     at = next(place for place, one in enumerate(series) if one.logits and _is_at(one.logits, first))
     if series[at].rules != OWN_RULES:
         return []
-    clean = [error for judged in series[:at] if (error := _clean_error(judged)) is not None]
+    clean = known(map(_clean_error, series[:at]))
     bad = [] if series[at].origins else [(series[at], first)]
     for judged in series[at + 1 :]:
         if judged.logits is not None and not judged.origins and _is_as_bad(judged, clean):
@@ -206,7 +207,7 @@ def _why_bad(judged: SliceJudgement, clean: Sequence[float], later: Sequence[Sli
         return ()
     from statistics import median  # imported late: most dumps have one token, and it is slow to load
 
-    after = [j.logits_error for j in later if j.logits_error is not None]
+    after = known(j.logits_error for j in later)
     lasts = (
         median(after) > limits.token_lasting * before if after else error > limits.token_unfollowed * before
     )

@@ -22,6 +22,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final, NamedTuple, TypeAlias
 
+from firstdrift.groups import known
 from firstdrift.matching.plan import SlicePlan, TensorPair
 from firstdrift.metrics.measurement import Measurement, MeasurementKind, PairErrors, SideSummary
 from firstdrift.model.tensor import Role, is_floating
@@ -248,7 +249,7 @@ def _relative(golden: float | str | None, target: float | str | None) -> float |
 
 
 def _lowest(items: Sequence[_Item], of: Callable[[_Item], float | None]) -> float:
-    return min((value for item in items if (value := of(item)) is not None), default=1.0)
+    return min(known(map(of, items)), default=1.0)
 
 
 def _share(item: _Item) -> float | None:

@@ -42,7 +42,7 @@ def why_left_over(rows: Sequence[TreeRow]) -> dict[int, Reasons]:
 def _only_side_that_talks(rows: Sequence[TreeRow]) -> str:
     """Return which dump alone records communication between ranks; empty if both do, or none."""
     talks = [row for row in rows if is_communication(row.type_name)]
-    sides = {_side(row) for row in talks}
+    sides = set(map(_side, talks))
     return sides.pop() if len(sides) == 1 and all(row.match is None for row in talks) else ""
 
 

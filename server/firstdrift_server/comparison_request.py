@@ -112,7 +112,7 @@ class ComparisonRequest(Sent):
             return MatchSetFile("")
         if len(self.mappings) > MOST_MAPPINGS:
             raise SettingsError(Message.of("server.many_mapping_files", most=MOST_MAPPINGS))
-        return context.ask(said_by_files, [Path(file) for file in self.mappings], context.roots)
+        return context.ask(said_by_files, list(map(Path, self.mappings)), context.roots)
 
     def ask(self, context: Context) -> int:
         """Ask for the comparison; return its id.

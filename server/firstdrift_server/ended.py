@@ -80,7 +80,7 @@ class EndedSessions:
 
 
 def _sessions_in(file: Path) -> list[str]:
-    return [session for session in file.read_text("ascii", "replace").split() if _LINE.fullmatch(session)]
+    return list(filter(_LINE.fullmatch, file.read_text("ascii", "replace").split()))
 
 
 def _leave_out_expired(file: Path) -> None:

@@ -15,6 +15,7 @@ from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 from firstdrift.catalogue.engine import database_url as embedded_database
 from firstdrift.catalogue.private import ENDED_SESSIONS, UPLOADS
 from firstdrift.errors import SettingsError
+from firstdrift.groups import known_items
 from firstdrift.processes.limits import GIB, memory_of_machine
 from firstdrift.wording.message import Message, joined, verbatim
 from firstdrift_server.tokens import MadeToken, new_token, read_token, weakness
@@ -84,7 +85,7 @@ class Settings(BaseSettings):
     @classmethod
     def _split_paths(cls, value: object) -> object:
         """Take paths from a variable as PATH has them: separated by colons (semicolons on Windows)."""
-        return [part for part in value.split(os.pathsep) if part] if isinstance(value, str) else value
+        return list(filter(None, value.split(os.pathsep))) if isinstance(value, str) else value
 
     @field_validator("allowed_hosts", mode="before")
     @classmethod
@@ -169,7 +170,7 @@ def settings_from(**chosen: Any) -> Settings:  # noqa: ANN401 - whatever the com
         SettingsError: an option makes no sense, or listening beyond loopback without a token.
     """
     try:
-        return Settings(**{name: value for name, value in chosen.items() if value is not None})
+        return Settings(**known_items(chosen))
     except ValidationError as exc:
         raise SettingsError(joined(*map(_describe, exc.errors()))) from exc
 

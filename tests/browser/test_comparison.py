@@ -10,12 +10,14 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 import uvicorn
 from dashboard import Dashboard
+from messages import like
 from playwright.sync_api import Browser, FloatRect, Locator, Page, expect
 from working import wait_until, worker
 
 from firstdrift.catalogue.comparisons.records import get_comparison
 from firstdrift.catalogue.comparisons.slice_pairs import slice_pairs_of
 from firstdrift.catalogue.engine import open_engine, reading
+from firstdrift.wording.text import word
 from firstdrift_server.app import create_app
 from firstdrift_server.settings import Settings, settings_from
 from firstdrift_worker.main import run
@@ -69,12 +71,12 @@ def test_the_map_is_walked_by_keyboard_from_the_first_bad_cell_to_the_tree(token
     canvas = drawn(tokens, "#heat-map").locator("canvas")
     canvas.focus()
     tip = tokens.locator("#heat-tip")
-    expect(tip).to_contain_text("token 3, model.layers.2")
-    expect(tip).to_contain_text("the first bad node lies here")
+    expect(tip).to_contain_text("3, model.layers.2")
+    expect(tip.locator("span")).to_have_count(4)  # that it is the first bad node is a line more
     tokens.keyboard.press("ArrowDown")
     tokens.keyboard.press("ArrowRight")
-    expect(tip).to_contain_text("token 4, model.layers.3")
-    expect(tip).to_contain_text("propagated")
+    expect(tip).to_contain_text("4, model.layers.3")
+    expect(tip).to_contain_text(word("node_class", "propagated"))
     tokens.keyboard.press("Enter")
     assert re.match(r"/c/\d+/s/4/tree 3\b", selected_row(tokens))
 
@@ -94,35 +96,35 @@ def test_the_map_answers_the_mouse_and_a_part_of_it_is_zoomed_into(tokens: Page)
     tokens.reload()
     drawn(tokens, "#heat-map")
     expect(zoomed.locator(".main-svg").first).to_be_visible()
-    tokens.get_by_role("button", name="Close").click()
+    tokens.locator("[data-close-zoom]").click()
     expect(zoomed).to_be_hidden()
     assert "zoom" not in tokens.url
     where = box(canvas)
     canvas.hover(position={"x": where["width"] - 20, "y": 5})
-    expect(tokens.locator("#heat-tip")).to_contain_text("token 0, model.layers.3")
+    expect(tokens.locator("#heat-tip")).to_contain_text("0, model.layers.3")
     canvas.click(position={"x": where["width"] - 20, "y": 5})
     assert re.match(r"/c/\d+/s/0/tree 3\b", selected_row(tokens))
 
 
 def test_a_point_of_the_scatter_leads_to_its_node(tokens: Page) -> None:
     figure = drawn(tokens, "#scatter")
-    expect(figure.locator(".legendtext", has_text="output = 3 x input")).to_be_visible()
+    expect(figure.locator(".legendtext", has_text=re.compile(r"\b3\b"))).to_be_visible()
     point = box(figure.locator(".scatterlayer .trace").last.locator(".point").first)
     tokens.mouse.move(point["x"] + point["width"] / 2, point["y"] + point["height"] / 2)
     name = figure.locator(".hoverlayer text").first
     expect(name).to_contain_text("layers.2")
-    expect(name).to_contain_text("source")
+    expect(name).to_contain_text(word("node_class", "source"))
     tokens.mouse.down()
     tokens.mouse.up()
     tokens.wait_for_url(re.compile(r"/s/3/n/\d+$"))
-    expect(tokens.locator("article")).to_contain_text("source")
+    expect(tokens.locator("article")).to_contain_text(word("node_class", "source"))
 
 
 def test_the_scale_of_the_chart_is_part_of_the_address(tokens: Page) -> None:
     figure = drawn(tokens, "#metric-chart")
     ticks = figure.locator(".yaxislayer-above text")
     expect(ticks.first).to_contain_text("10")
-    link = tokens.get_by_role("link", name="Linear")
+    link = tokens.locator("a[data-scale=linear]")
     link.click()
     expect(link).to_have_attribute("aria-current", "true")
     expect(ticks.filter(has_text="0.0").first).to_be_visible()
@@ -179,7 +181,7 @@ def test_a_page_shows_what_is_known_so_far_and_grows_without_being_loaded_again(
         page.add_init_script(SHIFTS)
         measure_some(settings, golden, target, page, address)
         dashboard.open(f"{address}/c/1")
-        expect(page.locator(".so-far")).to_contain_text("So far")
+        expect(page.locator(".so-far")).to_be_visible()
         cells = page.locator(".cell-link").count()
         assert cells == 6
         assert 0 < page.locator(".is-pending").count() < 6
@@ -189,14 +191,14 @@ def test_a_page_shows_what_is_known_so_far_and_grows_without_being_loaded_again(
         with worker(settings.database):
             expect(page.locator(".is-pending")).to_have_count(0, timeout=60_000)
             expect(page.locator(".finding .sentence")).to_contain_text(
-                "Token 2 is the first bad token", timeout=60_000
+                re.compile(like("finding.first_token")), timeout=60_000
             )
         expect(page.locator(".so-far")).to_have_count(0)
         assert page.locator(".cell-link").count() == cells
         canvas = page.locator("#heat-map canvas")
         assert canvas.get_attribute("data-mark") == "same", "the map was made anew"
         canvas.focus()
-        expect(page.locator("#heat-tip")).to_contain_text("token 2, model.layers.7")
+        expect(page.locator("#heat-tip")).to_contain_text("2, model.layers.7")
         assert page.evaluate("window.shifts") < 0.1
         assert dashboard.complaints == []
 
@@ -207,7 +209,7 @@ def test_map_and_charts_take_the_colours_of_the_other_theme(tokens: Page) -> Non
     shown = "() => [getComputedStyle(document.querySelector('#metric-chart text')).fill, "
     shown += "document.querySelector('#heat-map canvas').toDataURL()]"
     before = tokens.evaluate(shown)
-    tokens.get_by_role("button", name="Light or dark").click()
+    tokens.locator("[data-theme-toggle]").click()
     tokens.wait_for_function(
         f"(before) => ({shown})().every((after, which) => after !== before[which])", arg=before
     )

@@ -6,6 +6,8 @@ import pytest
 from dashboard import Dashboard
 from playwright.sync_api import Locator, Page, Route, expect
 
+from firstdrift.wording.text import texts
+
 TREE = "/c/1/s/0/tree"
 
 
@@ -31,7 +33,7 @@ def test_n_and_p_go_from_bad_row_to_bad_row_and_back(
             page.keyboard.press("n")
         expect(selected).not_to_have_attribute("data-row", str(visited[-1]))
         expect(selected).to_be_in_viewport()
-        expect(selected).to_contain_text("error")
+        expect(selected).to_have_class(re.compile("v-error"))
         visited.append(row_of(selected))
     for row in reversed(visited[:-1]):
         page.keyboard.press("p")
@@ -42,8 +44,8 @@ def test_n_and_p_go_from_bad_row_to_bad_row_and_back(
 def test_rows_that_a_jump_leaves_as_they_were_are_neither_sent_nor_made_again(
     page: Page, selected: Locator
 ) -> None:
-    page.get_by_role("link", name="Expand all").click()
-    expect(page.locator("#tree-count")).to_contain_text("636 rows shown")
+    page.locator("[data-step='unfold=all']").click()
+    expect(page.locator("#tree-count")).to_have_attribute("data-shown", "636")
     before = row_of(selected)
     row = selected.element_handle()
     with page.expect_response(lambda response: "next=bad" in response.url) as ahead:
@@ -101,8 +103,8 @@ def test_rows_that_stay_are_where_the_server_sees_them(page: Page, selected: Loc
     expect(selected).to_be_visible()
     chosen = random.Random(0)  # noqa: S311
     body = page.locator("#tree-body")
-    page.get_by_role("link", name="Expand all").click()
-    expect(page.locator("#tree-count")).to_contain_text("636 rows shown")
+    page.locator("[data-step='unfold=all']").click()
+    expect(page.locator("#tree-count")).to_have_attribute("data-shown", "636")
     for _ in range(40):
         query = urlsplit(page.url).query
         branches = page.locator('[role="row"][aria-expanded]')
@@ -139,8 +141,8 @@ def test_links_of_rows_lead_to_what_is_seen_now(page: Page, selected: Locator) -
 
 def test_whoever_scrolls_while_a_row_is_closed_stays_where_they_are(page: Page, selected: Locator) -> None:
     expect(selected).to_be_visible()
-    page.get_by_role("link", name="Expand all").click()
-    expect(page.locator("#tree-count")).to_contain_text("636 rows shown")
+    page.locator("[data-step='unfold=all']").click()
+    expect(page.locator("#tree-count")).to_have_attribute("data-shown", "636")
     body = page.locator("#tree-body")
 
     def answer_late(route: Route) -> None:
@@ -149,7 +151,7 @@ def test_whoever_scrolls_while_a_row_is_closed_stays_where_they_are(page: Page, 
 
     page.route("**/rows?*toggle=*", answer_late)
     page.locator('[role="row"][aria-level="4"][aria-expanded="true"] .twist').first.click()
-    expect(page.locator("#tree-count")).not_to_contain_text("636 rows shown")
+    expect(page.locator("#tree-count")).not_to_have_attribute("data-shown", "636")
     expect(page.locator('[data-place="300"]')).to_be_visible()
     assert body.evaluate("element => element.scrollTop") == 8000
 
@@ -219,7 +221,7 @@ def test_a_row_that_is_opened_while_a_search_is_late_leaves_the_search_in_force(
     branch.locator(".twist").click()
     expect(page).to_have_url(re.compile("q=mlp"))
     expect(page.locator(f'[data-row="{row}"]')).to_have_attribute("aria-expanded", "false")
-    expect(page.locator("#tree-count")).to_contain_text("92 of 636 match")
+    expect(page.locator("#tree-count")).to_have_attribute("data-matching", "92")
     assert parse_qs(urlsplit(page.url).query)["q"] == ["mlp"]
 
 
@@ -227,8 +229,8 @@ def test_rows_that_are_no_longer_there_are_not_asked_for_again_and_again(
     page: Page, selected: Locator
 ) -> None:
     expect(selected).to_be_focused()
-    page.get_by_role("link", name="Expand all").click()
-    expect(page.locator("#tree-count")).to_contain_text("636 rows shown")
+    page.locator("[data-step='unfold=all']").click()
+    expect(page.locator("#tree-count")).to_have_attribute("data-shown", "636")
     asked: list[str] = []
 
     def say_nothing(route: Route) -> None:
@@ -266,8 +268,8 @@ def test_arrows_move_open_and_close_and_the_address_follows(page: Page, selected
 
 
 def test_everything_can_be_opened_and_only_what_is_seen_is_kept(page: Page, selected: Locator) -> None:
-    page.get_by_role("link", name="Expand all").click()
-    expect(page.locator("#tree-count")).to_contain_text("636 rows shown")
+    page.locator("[data-step='unfold=all']").click()
+    expect(page.locator("#tree-count")).to_have_attribute("data-shown", "636")
     page.keyboard.press("End")
     expect(selected).to_have_attribute("data-place", "635")
     expect(selected).to_be_in_viewport()
@@ -277,8 +279,8 @@ def test_everything_can_be_opened_and_only_what_is_seen_is_kept(page: Page, sele
 
 
 def test_filters_and_search_narrow_the_tree_down_and_can_be_cleared(page: Page, selected: Locator) -> None:
-    page.locator("label.chip", has_text="weights differ").click()
-    expect(page.locator("#tree-count")).to_contain_text("1 of 636 match")
+    page.locator("label.chip:has([value='weights differ'])").click()
+    expect(page.locator("#tree-count")).to_have_attribute("data-matching", "1")
     assert parse_qs(urlsplit(page.url).query)["class"] == ["weights differ"]
     page.keyboard.press("/")
     page.keyboard.type("no such name")
@@ -288,7 +290,7 @@ def test_filters_and_search_narrow_the_tree_down_and_can_be_cleared(page: Page, 
     assert "class" not in parse_qs(urlsplit(page.url).query)
     page.keyboard.press("/")
     page.keyboard.type("down_proj")
-    expect(page.locator("#tree-count")).not_to_contain_text("636 of")
+    expect(page.locator("#tree-count")).not_to_have_attribute("data-matching", "636")
     page.keyboard.press("Enter")
     expect(selected).to_be_focused()
 
@@ -296,7 +298,7 @@ def test_filters_and_search_narrow_the_tree_down_and_can_be_cleared(page: Page, 
 def test_help_lists_the_keys_and_links_and_markdown_are_copied(page: Page, selected: Locator) -> None:
     page.context.grant_permissions(["clipboard-read", "clipboard-write"])
     page.keyboard.press("c")
-    expect(page.locator(".toast")).to_have_text("Copied")
+    expect(page.locator(".toast")).to_be_visible()
     assert page.evaluate("navigator.clipboard.readText()") == page.url
     page.keyboard.press("m")
     page.wait_for_function("() => navigator.clipboard.readText().then((text) => text.startsWith('**'))")
@@ -318,22 +320,21 @@ def test_unmatched_rows_of_both_sides_stand_in_the_tree(dashboard: Dashboard, pa
     expect(unmatched.first).to_be_visible()
     with page.expect_response(lambda response: "unmatched" in response.url):
         page.keyboard.press("u")
-    expect(page.locator("#panel article")).to_contain_text("unmatched")
+    expect(page.locator("#panel .verdict.v-unmatched")).to_be_visible()
 
 
 @pytest.mark.usefixtures("selected")
 def test_rows_are_listed_by_error_with_the_columns_that_were_chosen(dashboard: Dashboard, page: Page) -> None:
-    page.get_by_label("Sort").select_option("error")
+    page.locator("#tools [name=sort]").select_option("error")
     page.wait_for_url("**sort=error**")
     first = page.locator('[role="row"][data-place="0"]')
     expect(first).to_have_attribute("aria-level", "1")
-    expect(page.locator("#tree-count")).to_contain_text("rows shown")
-    page.get_by_text("Columns", exact=True).first.click()
-    page.get_by_role("checkbox", name="Reason").check()
-    page.get_by_role("checkbox", name="Golden").uncheck()
-    headings = page.locator("#tree-body").get_by_role("columnheader")
-    expect(headings.filter(has_text="Reason")).to_be_visible()
-    expect(headings.filter(has_text="Golden")).to_have_count(0)
+    expect(page.locator("#tree-count")).to_have_attribute("data-matching", "636")
+    page.locator(".arrange summary").click()
+    page.locator("[name=column][value=reason]").check()
+    page.locator("[name=column][value=golden]").uncheck()
+    expect(page.locator(".head .reason-cell")).to_be_visible()
+    expect(page.locator(".head .golden-cell")).to_have_count(0)
     page.wait_for_url("**column=reason**")
     query = parse_qs(urlsplit(page.url).query)
     assert (query["sort"], "golden" in query["column"], "reason" in query["column"]) == (
@@ -359,10 +360,11 @@ def test_a_pattern_finds_rows_from_the_keyboard(page: Page) -> None:
     assert (query["q"], query["regex"]) == ([r"layers\.\d\.mlp\.up"], ["1"])
 
 
-@pytest.mark.parametrize(("language", "said"), [("en", "a bracket is not closed"), ("zh", "有括号未闭合")])
+@pytest.mark.parametrize("language", ["en", "zh"])
 def test_a_bad_regular_expression_is_said_at_its_field_until_it_is_mended(
-    dashboard: Dashboard, page: Page, selected: Locator, language: str, said: str
+    dashboard: Dashboard, page: Page, selected: Locator, language: str
 ) -> None:
+    said = texts(language)["catalogue.pattern.missing"]
     page.context.add_cookies([{"name": "firstdrift_language", "value": language, "url": dashboard.address}])
     dashboard.open(TREE)
     before = row_of(selected)
@@ -449,8 +451,8 @@ def test_tools_and_filters_take_a_line_each(page: Page, selected: Locator, langu
 
 def test_the_menu_of_columns_lies_in_the_window(page: Page, selected: Locator) -> None:
     expect(selected).to_be_visible()
-    page.locator("summary", has_text="Columns").click()
-    menu = page.get_by_role("group", name="Columns")
+    page.locator(".arrange summary").click()
+    menu = page.locator(".arrange fieldset")
     for box in menu.get_by_role("checkbox").all():
         expect(box).to_be_in_viewport(ratio=1)
     expect(menu).to_be_in_viewport(ratio=1)
@@ -460,7 +462,7 @@ def test_columns_take_effect_at_once_and_at_the_same_place(
     dashboard: Dashboard, page: Page, selected: Locator
 ) -> None:
     expect(selected).to_be_visible()
-    page.get_by_text("Expand all").click()
+    page.locator("[data-step='unfold=all']").click()
     page.wait_for_url("**closed=**")
     dashboard.settle()
     page.locator("#tree-body").evaluate("body => (body.scrollTop = 1400)")
@@ -468,12 +470,12 @@ def test_columns_take_effect_at_once_and_at_the_same_place(
     seen = page.locator('#rows .row[data-place="55"] .label')
     expect(seen).to_be_in_viewport()
     before, chosen = seen.text_content(), parse_qs(urlsplit(page.url).query)["row"]
-    page.locator("summary", has_text="Columns").click()
+    page.locator(".arrange summary").click()
     headings = page.locator("#tree-body").get_by_role("columnheader")
     usual = headings.count()
-    box = page.get_by_role("checkbox", name="Reason")
+    box = page.locator("[name=column][value=reason]")
     box.press("Space")
-    expect(headings.filter(has_text="Reason")).to_be_visible()
+    expect(page.locator(".head .reason-cell")).to_be_visible()
     count = headings.count()
     expect(page.locator("#tree-body")).to_have_attribute("aria-colcount", str(count))
     expect(page.locator("#rows .row").first.get_by_role("gridcell")).to_have_count(count)
@@ -496,7 +498,7 @@ def test_the_menu_of_columns_says_which_has_no_room(
 ) -> None:
     page.set_viewport_size({"width": width, "height": 800})
     expect(selected).to_be_visible()
-    page.locator("summary", has_text="Columns").click()
-    expect(page.get_by_role("checkbox", name="Golden", exact=True)).to_be_checked()
+    page.locator(".arrange summary").click()
+    expect(page.locator("[name=column][value=golden]")).to_be_checked()
     expect(page.locator(".head .golden-cell")).to_be_visible(visible=is_shown)
     expect(page.locator("#no-room")).to_be_visible(visible=not is_shown)

@@ -2,12 +2,14 @@
 
 import csv
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from library.rollout.rollout_rows import SAMPLES, row, write_rows
+from messages import like, says
 
 Run = Callable[..., Any]
 ROLLOUT = SAMPLES / "rollout.jsonl"
@@ -38,7 +40,8 @@ def test_lines_that_cannot_be_read_are_shown_and_leave_it_open(firstdrift: Run, 
     (tmp_path / "t.jsonl").write_text(f"{lines}{{\n")
     found = firstdrift("rollout", ROLLOUT, tmp_path / "t.jsonl")
     assert found.status == 2
-    assert "t.jsonl, line 13" in found.out
+    assert re.search(like("rollout.in_line"), found.out)
+    assert re.search(r"t\.jsonl\D+13\b", found.out)
 
 
 def test_text_has_the_finding_first_and_spells_out_what_cannot_be_printed(
@@ -48,7 +51,7 @@ def test_text_has_the_finding_first_and_spells_out_what_cannot_be_printed(
     files = [write_rows(tmp_path / f"{place}.jsonl", one) for place, one in enumerate(sides)]
     found = firstdrift("rollout", *files)
     assert found.status == 1
-    assert "token 2 of sequence" in found.out.splitlines()[0]
+    assert says(found.out.splitlines()[0], "rollout.summary.off")
     assert "\x1b" not in found.out
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import psutil
 import pytest
+from messages import like, refuses, says
 
 from firstdrift import files
 from firstdrift.dumps.detect import open_dump
@@ -111,7 +112,7 @@ def test_a_dump_that_is_swapped_for_a_link_is_refused(dump: Path, outside: Path)
     assert refusals(found) == [LEADS_OUT] * 20
     with pytest.raises(PathOutsideRootsError):
         open_dump(dump)
-    with pytest.raises(DumpError, match="directories that may be read"):
+    with refuses(DumpError, "files.leads_out"):
         read_slice(opened, opened.slices[0])
 
 
@@ -199,7 +200,7 @@ def test_pipes_devices_folders_and_sockets_are_refused_at_once(root: Path) -> No
 def test_what_is_too_large_is_refused_before_a_byte_of_it_is_read(root: Path) -> None:
     with (root / "sparse").open("wb") as file:
         file.truncate(3 << 30)
-    with pytest.raises(TooLargeError, match="it is larger than 1 MiB"):
+    with pytest.raises(TooLargeError, match=like("files.too_large")):
         read_regular(root / "sparse", most=1 << 20)
 
 
@@ -270,6 +271,6 @@ def test_a_pipe_among_tensor_files_holds_nobody_up(root: Path) -> None:
         timeout=60,
         check=False,
     )
-    assert "this is not a regular file" in done.stderr
+    assert says(done.stderr, "files.not_regular")
     with pytest.raises(TensorUnreadableError):
         read_headers(root / "a.npy", "npy")

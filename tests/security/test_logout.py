@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from fastapi.testclient import TestClient
+from messages import stated
 
 from firstdrift_server.app import create_app
 from firstdrift_server.ended import EndedSessions
@@ -47,7 +48,7 @@ def test_the_cookie_is_taken_back_and_a_copy_of_it_is_worth_nothing(owner: TestC
     answer = owner.post("/logout", headers=FORM)
     assert (answer.status_code, answer.headers["location"]) == (303, "/login?left=yes")
     assert dict(owner.cookies) == {}
-    assert "You are logged out." in owner.get("/login?left=yes").text
+    assert "logged-out" in stated(owner.get("/login?left=yes").text)
     thief = beside(owner, copy)
     assert thief.get("/version").status_code == 401
     assert thief.post("/logout", headers=FORM).status_code == 401

@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from fastapi.testclient import TestClient
+from messages import refuses, says
 from msgspec.structs import replace
 
 from firstdrift.comparison.compare import compare
@@ -182,9 +183,9 @@ def test_pipes_devices_folders_and_large_files_are_refused_at_once(
     for _ in range(45):  # more than there are threads
         found = list(answers(client, dump, root / "pipe.yaml"))
         assert all(status >= 400 for status, _ in found)
-        assert "not a regular file" in found[0][1]
-    for name, said in (("large.yaml", "larger than 16 MiB"), ("golden", "could not be read")):
-        assert said in next(answers(client, dump, root / name))[1]
+        assert says(found[0][1], "files.not_regular")
+    for name, said in (("large.yaml", "files.too_large"), ("golden", "matching.mapping.not_read")):
+        assert says(next(answers(client, dump, root / name))[1], said)
     assert next(answers(client, dump, root / "zero.yaml"))[0] == 404
     assert time.monotonic() - began < 100
 
@@ -210,9 +211,9 @@ def test_mapping_files_of_every_kind_are_read_as_before(tmp_path: Path) -> None:
 def test_errors_in_real_mapping_files_still_say_the_line(tmp_path: Path) -> None:
     real = tmp_path.resolve()
     (real / "a.yaml").write_text("MLP:\n  a: b\n  a: c\n")
-    with pytest.raises(SettingsError, match="line 3: is also on line 2"):
+    with refuses(SettingsError, "matching.mapping.at_line", line=3):
         read_matches([real / "a.yaml"], within=[real])
-    with pytest.raises(SettingsError, match="line 3, key 'a' of 'MLP': is also on line 2"):
+    with refuses(SettingsError, "matching.mapping.twice", first=2):
         read_matches([real / "a.yaml"])
 
 
@@ -247,5 +248,5 @@ def test_of_what_only_looks_like_a_mapping_no_word_is_in_the_results(tmp_path: P
         rules = MatchingRules(mappings=mappings)
         report = compare(tmp_path / "golden", tmp_path / "target", Options(matching=rules))
         said = to_json(report_object(report)) + " ".join(texts_of(report.notes()))
-        assert f"{name} line" in said
+        assert "matching.mapping.unused_line" in said
     assert SECRET not in said.lower()

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
+from messages import stated
 from working import wait_until, worker
 
 from firstdrift_server.app import create_app
@@ -61,7 +62,7 @@ def test_a_path_that_was_not_read_is_offered_and_reading_it_leads_to_its_page(
     fresh = shutil.copytree(root / "statistics", root / "fresh")
     page = alone.get("/dumps", params={"path": str(fresh)})
     assert page.status_code == 200
-    assert "This dump was not read yet" in page.text
+    assert stated(page.text) == ["not-read"]
     assert 'name="computes"' in page.text
     address = read(alone, fresh)
     shown = alone.get(address).text
@@ -129,9 +130,9 @@ def test_a_dump_that_changed_or_is_gone_says_so(alone: TestClient, root: Path) -
     address = read(alone, copy)
     assert json_of(alone, f"{address}?check=true")["state"] == "as it was"
     (copy / "another.json").write_text("{}")
-    assert "has changed since it was read" in alone.get(f"{address}?check=true").text
+    assert stated(alone.get(f"{address}?check=true").text) == ["changed"]
     shutil.rmtree(copy)
-    assert "is not there any more" in alone.get(f"{address}?check=true").text
+    assert stated(alone.get(f"{address}?check=true").text) == ["gone"]
     tree = alone.get(f"{address}/s/0/tree")
     assert tree.status_code == 200
 

@@ -20,7 +20,7 @@ PAGE = "/c/2/s/0/tree?row=3"
 TRY = text_of(Message.of("server.try_again_or_check"))
 FAILED = text_of(Message.of("catalogue.database.failed", why="no such table: rows"))
 WITHOUT_ROWS = {
-    "en": (FAILED[:1].upper() + FAILED[1:], TRY, f'href="{PAGE}">Try again</a>'),
+    "en": (FAILED[:1].upper() + FAILED[1:], TRY, f'class="button primary" href="{PAGE}">'),
     "zh": (
         "数据库出错",
         "no such table: rows",

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
+from messages import stated
 from working import wait_until
 
 from firstdrift.catalogue.engine import database_url as embedded_database
@@ -129,7 +130,7 @@ def test_a_size_that_is_not_known_yet_is_said_to_be_added_up(
     found = shown(client, "show=dumps")
     assert (found["is_live"], {dump["size"] for dump in found["dumps"]}) == (True, {None})
     page = client.get("/?show=dumps", headers=HTML).text
-    assert page.count(">adding up</span>") == len(found["dumps"])
+    assert stated(page).count("adding-up") == len(found["dumps"])
     assert 'class="none"' not in page
 
 
@@ -145,7 +146,7 @@ def test_dumps_are_searched_and_sorted(client: TestClient) -> None:
     path = found[0]["path"].split("/")
     assert found[0]["path"] in paths(f"q=msprobe+{path[-1]}+{path[-2]}")
     assert paths(f"q={path[-1]}+nothing-like-it") == []
-    assert "No dump has" in client.get("/?show=dumps&q=nothing-like-it", headers=HTML).text
+    assert "nothing-found" in stated(client.get("/?show=dumps&q=nothing-like-it", headers=HTML).text)
 
 
 def test_an_uploaded_dump_is_listed_deleted_and_taken_back(
@@ -171,8 +172,7 @@ def test_an_uploaded_dump_is_listed_deleted_and_taken_back(
     assert restored.headers["location"] == view
     removed = client.post("/uploaded/remove", data={"name": "my dump"})
     assert removed.headers["location"] == "/?show=dumps&removed=my+dump"
-    page = unescape(client.get(removed.headers["location"], headers=HTML).text)
-    assert "The uploaded dump “my dump” was deleted." in page
+    assert stated(client.get(removed.headers["location"], headers=HTML).text) == ["removed"]
     assert (shown(client, "show=dumps")["uploads"], Path(path).exists()) == ([], False)
     assert client.post("/uploaded/restore", data={"name": "my dump"}).status_code == 303
     assert Path(path).is_dir()

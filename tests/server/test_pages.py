@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from fastapi.testclient import TestClient
 from half_taken import taken
-from messages import says
+from messages import says, stated
 from working import wait_until
 
 from firstdrift import compare
@@ -148,7 +148,7 @@ def test_a_damaged_file_is_named_on_the_page_and_all_else_is_compared(client: Te
     assert found["counts"]["pass"] == found["counts"]["pairs"] - 1 > 0
     (pair,) = found["incomparable"]
     assert ".pth" in pair["reason"]["text"]
-    assert "because a file is damaged or missing" in page(client, "/c/4")
+    assert "damaged" in stated(page(client, "/c/4"))
     position = next(slice_["slice"] for slice_ in found["slices"] if slice_["counts"]["incomparable"])
     tree = page(client, f"/c/4/s/{position}/tree?verdict=incomparable")
     assert pair["reason"]["text"].partition(":")[0] in unescape(tree)
@@ -240,10 +240,10 @@ def test_a_node_has_columns_for_what_its_dumps_recorded(client: TestClient) -> N
         rows = f"/api/v1/comparisons/{comparison}/slices/{position}/rows"
         node = f"/c/{comparison}/s/{position}/n/{client.get(f'{rows}?count=1').json()['selected']}"
         text = page(client, node)
-        for heading in (">Values</th>", ">NaN or ±inf</th>"):
-            assert (heading in text) == has_values
+        for heading in ("values", "non-finite"):
+            assert (heading in stated(text)) == has_values
         equal = re.findall(f"<dt[^>]*>{word('metric', 'equal')}</dt>\\s*<dd>(.*?)</dd>", text)
-        assert set(equal) == {"yes", "no"}
+        assert set(stated("".join(equal))) == {"yes", "no"}
         for table in re.findall(r"<table class=\"data dense\">.*?</table>", text, re.DOTALL):
             head, *lines = (
                 re.findall(r"<t[hd][ >]", line) for line in re.findall("<tr>.*?</tr>", table, re.DOTALL)
@@ -277,8 +277,8 @@ def test_of_inputs_that_were_not_compared_it_is_not_said_that_they_agree(client:
         node = client.get(f"/api/v1/comparisons/3/slices/0/rows/{row}").json()
         if node["pairs"] and not node["reasons"]:
             has_inputs = any(pair["target"]["role"] == "input" for pair in node["pairs"])
-            said = "Inputs and outputs agree." if has_inputs else "Outputs agree; no input was compared."
-            assert said in page(client, f"/c/3/s/0/n/{row}")
+            said = "all-agree" if has_inputs else "outputs-agree"
+            assert said in stated(page(client, f"/c/3/s/0/n/{row}"))
             seen.add(has_inputs)
     assert seen == {True, False}
 
@@ -288,7 +288,7 @@ def test_unmatched_nodes_are_listed_on_both_sides(client: TestClient) -> None:
     listed = client.get("/api/v1/comparisons/2/slices/0/unmatched").json()
     assert len(listed["nodes"]["golden"]) == counts["unmatched_golden_nodes"]
     assert len(listed["nodes"]["target"]) == counts["unmatched_target_nodes"]
-    assert "<h1>Unmatched in step 0</h1>" in client.get("/c/2/s/0/unmatched").text
+    assert re.search("<h1>[^<]* 0</h1>", client.get("/c/2/s/0/unmatched").text)
 
 
 def test_other_rules_are_applied_without_measuring_again(client: TestClient) -> None:
@@ -305,7 +305,7 @@ def test_other_rules_are_applied_without_measuring_again(client: TestClient) -> 
 def test_a_deleted_comparison_can_be_taken_back(client: TestClient) -> None:
     answer = client.post("/c/3/delete", headers=FORM)
     assert answer.headers["location"] == "/?deleted=3"
-    assert "Comparison 3 was deleted" in page(client, "/?deleted=3")
+    assert "deleted-3" in stated(page(client, "/?deleted=3"))
     assert [found["id"] for found in client.get("/.json").json()["comparisons"]] == [4, 2, 1]
     assert client.post("/c/3/restore", headers=FORM).status_code == 303
     assert [found["id"] for found in client.get("/.json").json()["comparisons"]] == [4, 3, 2, 1]
@@ -465,7 +465,9 @@ def test_the_search_looks_at_findings_and_not_at_how_they_are_stored(client: Tes
     def found(text: str) -> list[int]:
         return [one["id"] for one in client.get("/.json", params={"q": text}).json()["comparisons"]]
 
-    assert found("token 3 IS the first bad") == [3]
+    begin = client.get("/api/v1/comparisons/3").json()["summary"]["text"][:23]
+    assert "token 3" in begin.lower()
+    assert found(begin.swapcase()) == [3]
     assert found("first_bad_node") == []
     assert found('"') == []
 
@@ -521,8 +523,8 @@ def test_a_slice_in_which_nothing_is_matched_says_that_nothing_was_compared(
     (found,) = client.get(f"/api/v1/comparisons/{comparison}").json()["slices"]
     assert (found["verdict"], found["counts"]["pairs"]) == ("incomparable", 0)
     text = page(client, f"/c/{comparison}")
-    assert "Nothing was compared here" in text
-    assert "No error begins here" not in text
+    assert "nothing-compared" in stated(text)
+    assert "no-error" not in stated(text)
     client.delete(f"/api/v1/comparisons/{comparison}")
 
 
@@ -558,12 +560,12 @@ def test_a_dump_that_changed_since_it_was_compared_says_so(
 ) -> None:
     file = next(dumps["damaged"][1].rglob("*.pth"))
     before = file.stat()
-    assert "since it was compared" not in page(client, "/c/4?check=true")
+    assert "target-changed" not in stated(page(client, "/c/4?check=true"))
     os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns + 1))
     changed = page(client, "/c/4?check=true")
     os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns))
-    assert "Target has changed since it was compared" in changed
-    assert "Golden has changed" not in changed
+    assert "target-changed" in stated(changed)
+    assert "golden-changed" not in stated(changed)
     assert '<form method="post" action="/c/4/again">' in changed
 
 
@@ -577,11 +579,11 @@ def test_a_container_without_tensors_shows_what_lies_in_it(client: TestClient) -
         row_of = rf'<div role="row"[^>]* id="r{row["row"]}".*?(?=<div role="row"|$)'
         shown = re.search(row_of, text, re.DOTALL)
         assert shown is not None
-        assert f"{row['below']['error'] + row['below']['warning']} bad" in shown[0]
-        assert "propagated" not in shown[0]
+        assert re.search(rf'v-error">{row["below"]["error"] + row["below"]["warning"]} ', shown[0])
+        assert word("node_class", "propagated") not in shown[0]
         assert 'v-pass"' not in shown[0]
         panel = page(client, f"/c/3/s/3/n/{row['row']}?panel=true")
-        assert "bad below" in panel
+        assert re.search(rf'v-error">.*{row["below"]["error"] + row["below"]["warning"]} ', panel)
         assert '<span class="class' not in panel
     passing = client.get("/api/v1/comparisons/3/slices/3/rows?verdict=pass&count=1000").json()["rows"]
     assert all(row["own"] for row in passing if not row["is_context"])

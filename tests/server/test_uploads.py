@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
-from messages import refuses
+from messages import refuses, stated
 from working import wait_until
 
 from firstdrift.errors import NotInCatalogueError
@@ -122,7 +122,7 @@ def test_of_what_holds_no_dump_or_several_that_is_said(client: TestClient, archi
     several = uploaded(client, {"runs.tar.gz": archive})["dump"]
     assert (several["format"], several["holds"]) == (None, ["golden", "target"])
     listed = client.get("/?show=dumps").text
-    assert listed.count("no dump found") == 2
+    assert stated(listed).count("no-dump") == 2
 
 
 def test_a_dump_beside_other_things_is_found(client: TestClient, unpacked: Callable[[str], Path]) -> None:

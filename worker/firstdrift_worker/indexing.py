@@ -9,6 +9,7 @@ from firstdrift.catalogue.dumps.records import IndexedSlice
 from firstdrift.catalogue.engine import reading
 from firstdrift.dumps.detect import open_dump
 from firstdrift.errors import DumpNotFoundError, DumpUnreadableError
+from firstdrift.groups import known_items
 from firstdrift.model.slice import Dump, Problem, Slice, SliceListing
 from firstdrift.parallel.slices import read_merged, read_slice
 from firstdrift_worker.work import Work
@@ -89,7 +90,7 @@ def read_indexed(work: Work, indexed: Indexed, slice_id: int) -> Slice | None:
 def _read_merged(work: Work, indexed: Indexed, slice_id: int, listing: SliceListing) -> Slice | None:
     """Merge a slice from those of its ranks, of which none may be damaged."""
     parts = {part: read_indexed(work, indexed, indexed.slices[part].id) for part in listing.parts}
-    known = {part: found for part, found in parts.items() if found is not None}
+    known = known_items(parts)
     if len(known) < len(parts):
         return None
     merged = read_merged(listing, known.__getitem__)

@@ -11,6 +11,7 @@ from sqlalchemy.orm import Session
 from firstdrift.catalogue.comparisons.outline import Flags, Integers
 from firstdrift.catalogue.comparisons.tree import rows_of_nodes
 from firstdrift.catalogue.tables import NodeEntry, RowEntry
+from firstdrift.groups import known
 from firstdrift.model.node import NodeKind
 
 
@@ -54,7 +55,7 @@ def called(session: Session, slice_id: int, names: Iterable[str]) -> dict[str, t
     The rows of matched nodes say what the target calls them; this is what golden ones are called.
     """
     nodes = _nodes(session, slice_id, set(names))
-    above = _nodes(session, slice_id, {node.parent for node in nodes.values() if node.parent is not None})
+    above = _nodes(session, slice_id, set(known(node.parent for node in nodes.values())))
     return {name: (_label(node, above), node.type_name) for name, node in nodes.items()}
 
 

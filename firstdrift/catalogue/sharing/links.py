@@ -115,7 +115,7 @@ def revoke_link(session: Session, comparison_id: int, link_id: int) -> None:
 
 def open_links(session: Session, shown: Iterable[str]) -> tuple[ShareLink, ...]:
     """Give the links that are opened by some secrets; those expired, revoked or unknown open nothing."""
-    digests = [_digest(secret) for secret in shown]
+    digests = list(map(_digest, shown))
     if not digests:
         return ()
     found = session.scalars(

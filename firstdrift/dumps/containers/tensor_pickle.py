@@ -414,7 +414,7 @@ def _persistent(machine: _Machine) -> None:
     machine.stack.append(_Storage(key, dtype))
 
 
-_U1, _U2, _U4, _U8 = (struct.Struct(form) for form in ("<B", "<H", "<I", "<Q"))
+_U1, _U2, _U4, _U8 = map(struct.Struct, ("<B", "<H", "<I", "<Q"))
 _I4, _F8 = struct.Struct("<i"), struct.Struct(">d")
 
 

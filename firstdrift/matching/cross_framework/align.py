@@ -258,8 +258,7 @@ def _may_be_called_so(trees: Trees, golden: Op, target: Op) -> bool:
     if golden.kind not in _NAMED:
         return True
     names = [
-        [tree.relative_name(node) for node in op.nodes]
-        for tree, op in zip(trees, (golden, target), strict=True)
+        list(map(tree.relative_name, op.nodes)) for tree, op in zip(trees, (golden, target), strict=True)
     ]
     return not any(starmap(are_other_parts, product(*names)))
 

@@ -17,6 +17,7 @@ from typing import Final, TypeAlias
 from msgspec import Struct
 from msgspec.structs import replace
 
+from firstdrift.groups import known
 from firstdrift.matching.cross_framework.layer_ops import (
     Line,
     first_input,
@@ -246,7 +247,7 @@ class Inference:
         experts = self._following_experts(index, outputs[0])
         if experts is None or kind_of(self._tree.nodes[index]) not in _MAKERS_FOR_EXPERTS:
             return {}
-        parts = [part for node in experts.nodes if (part := first_input(self._other, node)) is not None]
+        parts = known(first_input(self._other, node) for node in experts.nodes)
         if [self._first_seen.get(value_key(part)) for part in parts] != list(experts.nodes):
             return {}
         why = self._why("matching.reason.input_of_each_expert", experts.nodes[0])

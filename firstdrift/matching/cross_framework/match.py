@@ -188,7 +188,7 @@ def _as_one(records: tuple[TensorRecord, ...], known: Known) -> TensorRecord:
 
 def is_topology(tree: SliceTree) -> bool:
     """Tell a topology of operations, as ATB calls its operators, from a tree of modules."""
-    operators = [node for node in tree.nodes if is_operator(node)]
+    operators = list(filter(is_operator, tree.nodes))
     named = sum(node.type_name.endswith("Operation") for node in operators)
     return 2 * named > len(operators)
 

@@ -179,8 +179,8 @@ def _end_alike(work: Pairing, sides: Sides) -> bool:
 
 def _multiply_alike(work: Pairing, first: Sequence[Op], second: Sequence[Op]) -> bool:
     """Tell whether all linear operators of two modules correspond: none holds what the other has outside."""
-    partners = {work.partners.get(node) for node in _products(first, work.partners)}
-    of_second = {work.first_target(node) for node in _products(second, work.found)}
+    partners = set(map(work.partners.get, _products(first, work.partners)))
+    of_second = set(map(work.first_target, _products(second, work.found)))
     return of_second <= partners <= {op.node for op in second}
 
 

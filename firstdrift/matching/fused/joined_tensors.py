@@ -15,6 +15,7 @@ from typing import Final, TypeAlias, TypeVar
 from msgspec import Struct
 from msgspec.structs import replace
 
+from firstdrift.groups import known
 from firstdrift.matching.fused.thresholds import NAMED_EXPERTS
 from firstdrift.matching.plan import Joining, Messages, TensorPair
 from firstdrift.matching.tensors import TensorPairing, relate_shapes
@@ -102,7 +103,7 @@ def concatenated(record: TensorRecord, axis: int) -> TensorRecord:
         shape[axis] *= record.shards.of
         return replace(record, shape=tuple(shape), statistics=None, digest=None)
     whole = join_records(parts, axis)
-    locations = tuple(part.location for part in parts if part.location is not None)
+    locations = tuple(known(part.location for part in parts))
     return replace(
         whole,
         location=shared_location(locations, axis) if len(locations) == len(parts) else None,

@@ -8,7 +8,7 @@ told by its leaves: modules with the same name and the same class.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -40,28 +40,41 @@ def are_other_implementations(golden: SliceTree, target: SliceTree) -> bool:
 
     Where a run tells no classes, or has hardly any modules, it is not known, and false.
     """
-    leaves = _leaves(golden), _leaves(target)
+    leaves = _by_name(golden), _by_name(target)
     fewest = min(sum(side.values()) for side in leaves)
     told = [any(class_name for _, class_name in side) for side in leaves]
-    if fewest < LEAST_LEAVES or not all(told) or _have_same_classes(*leaves):
+    if fewest < LEAST_LEAVES or not all(told) or _were_renamed(golden, target):
         return False
     return (leaves[0] & leaves[1]).total() < SAME_CODE * fewest
 
 
-def _have_same_classes(golden: Counter[tuple[str, str]], target: Counter[tuple[str, str]]) -> bool:
-    """Tell whether nearly all leaf modules are of the same classes: then they were only renamed."""
-    sides = golden.elements(), target.elements()
-    first, second = (Counter(class_name for _, class_name in leaves) for leaves in sides)
+def _were_renamed(golden: SliceTree, target: SliceTree) -> bool:
+    """Tell whether nearly all leaf modules have the same classes, and lie as deep: they have other names."""
+    first, second = map(_by_depth, (golden, target))
     return (first & second).total() >= SAME_CLASSES * max(first.total(), second.total())
 
 
-def _leaves(tree: SliceTree) -> Counter[tuple[str, str]]:
-    """Count the modules that hold no others, by the last part of their path and their class."""
+def _by_depth(tree: SliceTree) -> Counter[tuple[int, str]]:
+    """Count the leaf modules by how many modules are around them, and their class."""
     return Counter(
-        (node.path.rpartition(".")[2], node.type_name)
-        for index, node in enumerate(tree.nodes)
-        if _is_forward_module(node) and not tree.modules(tree.forward[index])
+        (sum(not is_operator(tree.nodes[above]) for above in tree.around(at)), tree.nodes[at].type_name)
+        for at in _leaves(tree)
     )
+
+
+def _by_name(tree: SliceTree) -> Counter[tuple[str, str]]:
+    """Count the leaf modules by the last part of their path and their class."""
+    nodes = tree.nodes_at(_leaves(tree))
+    return Counter((node.path.rpartition(".")[2], node.type_name) for node in nodes)
+
+
+def _leaves(tree: SliceTree) -> list[int]:
+    """Return the modules of the forward pass that hold no others."""
+    return [
+        at
+        for at, node in enumerate(tree.nodes)
+        if _is_forward_module(node) and not tree.modules(tree.forward[at])
+    ]
 
 
 def modules_alone(listing: SliceListing, tree: SliceTree) -> ModulesAlone:
@@ -71,7 +84,8 @@ def modules_alone(listing: SliceListing, tree: SliceTree) -> ModulesAlone:
     one whether or not somebody recorded it.
     """
     places = {at: node for at, node in enumerate(tree.nodes) if _is_forward_module(node)}
-    vague = _vague_classes(places.values())
+    holding = {id(tree.nodes[above]) for at in places for above in tree.around(at)}
+    vague = _vague_classes(places.values(), holding)
     modules = [
         replace(
             node,
@@ -89,13 +103,17 @@ def _is_forward_module(node: Node) -> bool:
     return not is_operator(node) and node.direction is not Direction.BACKWARD and not holds_gradients(node)
 
 
-def _vague_classes(nodes: Iterable[Node]) -> set[str]:
-    """Return the classes that do not say what a module does: those of modules that do several things.
+def _vague_classes(nodes: Iterable[Node], holding: Container[int]) -> set[str]:
+    """Return the classes that do not say what a module does; their weights, names and shapes still tell.
 
-    An exporter or a compiler gives all modules one class; their weights, names and shapes still tell.
+    An exporter or a compiler gives all modules one class, whatever they do. Nobody but its author knows a
+    class of his own: where its modules hold no others, they do one thing.
     """
     kinds: defaultdict[str, set[OpKind]] = defaultdict(set)
+    hold_others: set[str] = set()
     for node in nodes:
         if node.type_name and kind_of(node) is OpKind.OTHER:
             kinds[node.type_name].add(kind_of(replace(node, type_name="")))
-    return {name for name, found in kinds.items() if len(found - {OpKind.OTHER}) > 1}
+            hold_others |= {node.type_name} if id(node) in holding else set()
+    several = {name for name, found in kinds.items() if len(found - {OpKind.OTHER}) > 1}
+    return several | (kinds.keys() - hold_others)

@@ -26,6 +26,10 @@ TIMES_NEARER: Final = 10
 """factor | by which what two modules are given is nearer than what was made for them | judgement: rounding of
 what one side does in between is far below"""
 
+OTHER_FORM: Final = 0.05
+"""relative difference | of the statistics of two weights that may be kept in two forms, as 1 + w and w |
+judgement: rounding to any format of 16 bits is far below"""
+
 TWO_PARTS: Final = 2
 """tensors | of what is added up: a state and its residual, a result and its bias; dimensions of a matrix |
 by definition"""

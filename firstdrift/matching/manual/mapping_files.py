@@ -454,7 +454,7 @@ def _operator_entries(items: _Scalars) -> Iterator[MappingEntry]:
 
 def _has_types_only(items: _Scalars) -> bool:
     texts = [node.value for item in items for node in item if isinstance(node, yaml.ScalarNode)]
-    return all(_OPERATOR_TYPE.fullmatch(text) for text in texts)
+    return all(map(_OPERATOR_TYPE.fullmatch, texts))
 
 
 def _is_node_or_tensor(name: str) -> bool:

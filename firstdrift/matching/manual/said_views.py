@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from msgspec.structs import replace
 
 from firstdrift.dumps.storage.views import FIRST, LAST, PLUS, ROWS
+from firstdrift.groups import known
 from firstdrift.matching.implementations.views import Seen, seen, with_steps
 from firstdrift.matching.manual.mapping import VIEW
 from firstdrift.matching.pairing import SaidView
@@ -59,7 +60,7 @@ def _pair(
 def _added_up(records: Sequence[TensorRecord]) -> TensorRecord:
     """Return the only tensor, or the sum of two where the values of both were saved: a state, or a bias."""
     first, *others = records
-    locations = [record.location for record in records if record.location is not None]
+    locations = known(record.location for record in records)
     if not others or len(locations) < len(records):
         return first
     if others[0].shape == first.shape:
@@ -68,7 +69,7 @@ def _added_up(records: Sequence[TensorRecord]) -> TensorRecord:
 
 
 def _in_view(record: TensorRecord, side: str, view: Iterable[str]) -> TensorRecord:
-    matches = (VIEW.fullmatch(said) for said in view)
+    matches = map(VIEW.fullmatch, view)
     steps = [
         ViewStep(match["step"], tuple(map(int, match["numbers"].split())))
         for match in matches

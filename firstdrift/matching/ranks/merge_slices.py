@@ -124,7 +124,7 @@ def _of_model(number: int, side: Iterable[SliceListing], models: list[Model]) ->
 
 def models_of(side: Iterable[SliceListing]) -> list[Model]:
     """Return the models of a side, each by its ranks, in ascending order."""
-    return sorted({model_of(listing) for listing in side})
+    return sorted(set(map(model_of, side)))
 
 
 def model_of(listing: SliceListing) -> Model:

@@ -77,14 +77,14 @@ def find_missing_ranks(
 
     try:
         own = read(dumps[few.in_target], few.own)
-        rank = next((rank for rank in ranks if is_same_part(rank)), None)
+        rank = next(filter(is_same_part, ranks), None)
     except DumpUnreadableError:  # which is said once it is read to be compared
         return None
     return None if rank is None else MissingRanks(few.in_target, None if few.held else rank, _note(few, rank))
 
 
 def _candidate(sides: tuple[list[SliceListing], ...]) -> _Candidate | None:
-    ranks = [ranks_of(side) for side in sides]
+    ranks = list(map(ranks_of, sides))
     few = len(ranks[1]) < len(ranks[0])
     held, all_ranks = ranks[few], ranks[not few]
     if len(all_ranks) < 2 or not set(held) < set(all_ranks) or not sides[few]:  # noqa: PLR2004 (several)

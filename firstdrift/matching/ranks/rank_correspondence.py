@@ -68,7 +68,7 @@ def _are_nearer(common: Sequence[Records]) -> bool:
     """Tell whether most of the first tensors of which ranks hold other values are nearer to the same rank."""
     is_recorded = all(record.statistics is not None for record in common[0])
     answers = (_is_nearer(*records) for records in common[: LOOKED_AT if is_recorded else LOADED])
-    told = list(islice((nearer for nearer in answers if nearer is not None), TOLD))
+    told = list(islice(known(answers), TOLD))
     return 2 * sum(told) > len(told)
 
 

@@ -102,7 +102,7 @@ def _gaps(work: Pairing, golden: list[int], target: list[int]) -> list[tuple[lis
         (work.free_golden(golden[left.start : left.stop]), work.free_target(target[right.start : right.stop]))
         for left, right in gaps_between(chain, len(golden), len(target))
     ]
-    return [gap for gap in gaps if all(gap)]
+    return list(filter(all, gaps))
 
 
 def _pair_in_place(work: Pairing, golden: list[int], target: list[int], *, exact: bool) -> bool:

@@ -15,7 +15,7 @@ from typing import Final
 from msgspec import Struct
 
 from firstdrift.errors import SettingsError
-from firstdrift.groups import known
+from firstdrift.groups import known, known_items
 from firstdrift.matching.fused.find_fused import possible_joins
 from firstdrift.matching.pairing import Join, Pairing
 from firstdrift.matching.plan import Messages
@@ -197,7 +197,7 @@ def _weigh(work: Pairing, around: _Neighbours, pair: tuple[int, int]) -> _Weighe
     """Say how much speaks for a pair; None for an operator and a module of which only places are alike."""
     first, second = work.golden.nodes[pair[0]], work.target.nodes[pair[1]]
     likeness = {**_likeness_of_nodes(work.evidence, pair), **_likeness_of_places(work, around, pair)}
-    known = {what: value for what, value in likeness.items() if value is not None}
+    known = known_items(likeness)
     values = agreement(first, second, Role.OUTPUT) or 0.0
     if is_operator(first) is not is_operator(second):
         of_themselves = (value for what, value in known.items() if what not in _SAME_PLACES)

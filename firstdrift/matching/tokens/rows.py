@@ -15,6 +15,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from firstdrift.dumps.storage.views import ROWS, SHAPED, SWAPPED
+from firstdrift.groups import known
 from firstdrift.matching.implementations.views import rows_of, with_steps
 from firstdrift.matching.plan import Joining, TensorPair
 from firstdrift.matching.tokens.aligned import Aligned, Piece, aligned, as_they_lie
@@ -203,6 +204,6 @@ def _sequences(given: Given, pieces: Iterable[Piece], side: int) -> tuple[int, .
 
 def _taken(*records: TensorRecord) -> int:
     """Return how many rows are taken of a tensor of which some are compared, or of its parts; else 0."""
-    locations = (record.location for record in records if record.location is not None)
+    locations = known(record.location for record in records)
     of_parts = (place for location in locations for place in (location, *location.shards))
     return max((sum(rows_of(place)[1::2]) for place in of_parts), default=0)

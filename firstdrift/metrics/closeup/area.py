@@ -120,7 +120,7 @@ def values_around(
     work = np.empty((4, *pieces[0].shape))
     with np.errstate(all="ignore"):
         fill(pieces[0], pieces[1], work)
-    said = [tuple(tuple(row) for row in each.tolist()) for each in work[:3]]
+    said = [tuple(map(tuple, each.tolist())) for each in work[:3]]
     return Window(axes, at, rows, columns, *said)
 
 

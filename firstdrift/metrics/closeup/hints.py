@@ -14,6 +14,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from firstdrift.groups import known
 from firstdrift.metrics.closeup.confined import confined, say_where
 from firstdrift.metrics.closeup.hint import Hint, HintKind
 from firstdrift.metrics.closeup.linear import scaled, sign_flipped
@@ -65,7 +66,7 @@ def _equal(sample: Sample) -> Hint:
 
 
 def _known(*found: Hint | None) -> list[Hint]:
-    return [hint for hint in found if hint is not None]
+    return known(found)
 
 
 def relative_error(sample: Sample) -> float | None:

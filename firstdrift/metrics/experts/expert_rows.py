@@ -56,7 +56,7 @@ def stack_experts(
     columns = _in_columns(blocks, whole, width)
     if columns is None:
         raise DoNotFitError(shapes_against(arrays, whole.shape))
-    joined = np.concatenate([np.concatenate(column) for column in columns], axis=1)
+    joined = np.concatenate(list(map(np.concatenate, columns)), axis=1)
     rows, widths = list(map(len, columns[0])), [width] * len(columns)
     with np.errstate(all="ignore"):
         return _arranged(joined, whole.reshape(joined.shape), rows, widths, arrangements)

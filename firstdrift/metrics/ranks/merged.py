@@ -19,6 +19,7 @@ import numpy as np
 from msgspec.structs import replace
 
 from firstdrift.errors import TensorUnreadableError
+from firstdrift.groups import known
 from firstdrift.metrics.arrangement import CLEARLY_BETTER
 from firstdrift.metrics.arrays import Load, held_or
 from firstdrift.metrics.conversion import widened
@@ -150,9 +151,9 @@ def _or_zero(error: float | None) -> float:
 
 def _measure_joined(golden: TensorRecord, target: TensorRecord, measure: Measure, load: Load) -> Measurement:
     """Measure shards laid side by side, in the order in which the other tensor has them."""
-    locations = [record.location for record in (golden, target) if record.location is not None]
+    locations = known(record.location for record in (golden, target))
     try:
-        arrays = [load(location) for location in locations]
+        arrays = list(map(load, locations))
     except TensorUnreadableError as error:
         return incomparable(Message.of("metrics.shards_unreadable", why=error.whole()))
     at = int(_sharding(target) is Sharding.CONCATENATED)

@@ -283,7 +283,7 @@ def _row(line: Line, columns: Sequence[Key], *, alike: int) -> BoardRow:
         is_unnamed=name is None and any(cell.is_bad for cell in cells),
         first_address=_first_address(line.comparison.id, node, cells) if node else None,
         before=line.before,
-        cells=[line.cells.get(key) for key in columns],
+        cells=list(map(line.cells.get, columns)),
         alike=alike,
     )
 

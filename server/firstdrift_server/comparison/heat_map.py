@@ -96,10 +96,10 @@ def heat_map(
     return {
         "by": axis,
         "axes": axes,
-        "layers": [encodable(name) for name in layers.names],
+        "layers": list(map(encodable, layers.names)),
         "rows": [_row(group, axis, states) for group in groups],
         "expected": max(expected, len(groups)) if axis == EACH or len(axes) == 1 else len(groups),
-        "errors": drawn([_written(error) for error in errors.errors]),
+        "errors": drawn(list(map(_written, errors.errors))),
         "verdicts": drawn([_CODES[verdict] for verdict in errors.verdicts]),
         "classes": drawn([_CODES[node_class] for node_class in errors.classes]),
         "slices": drawn(errors.positions),
@@ -120,7 +120,7 @@ def _worst_of_each(
     table: list[list[int | None]] = [
         [None] * len(set(columns.values())) for _ in range(max(row_of.values(), default=-1) + 1)
     ]
-    sizes = [_size(error) for error in errors.errors]
+    sizes = list(map(_size, errors.errors))
     if first is not None:
         sizes[first] = math.nan  # which nothing is greater than
     for at, (position, path) in enumerate(zip(errors.positions, errors.paths, strict=True)):

@@ -54,7 +54,7 @@ def choose(errors: NodeErrors, roundoff: float, seed: int) -> list[int]:
     everything = range(len(errors.rows))
     if len(everything) <= 2 * WORST + RANDOM:
         return list(everything)
-    outputs = [_size(error) for error in errors.outputs]
+    outputs = list(map(_size, errors.outputs))
     added = [
         output - _size(max(error, roundoff)) if math.isfinite(error) else 0.0
         for output, error in zip(outputs, errors.inputs, strict=True)

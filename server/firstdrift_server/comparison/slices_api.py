@@ -23,9 +23,7 @@ def list_slices(comparison: int, context: Shared) -> StrictJSONResponse:
     """List the slices that have been compared so far, in the order of execution."""
     with context.reading() as session:
         get_comparison(session, comparison)
-        return StrictJSONResponse(
-            {"slices": [slice_object(pair) for pair in slice_pairs_of(session, comparison)]}
-        )
+        return StrictJSONResponse({"slices": list(map(slice_object, slice_pairs_of(session, comparison)))})
 
 
 @router.get("/chart")

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from firstdrift.catalogue.comparisons.slice_pairs import SlicePair
+from firstdrift.groups import known
 from firstdrift.model.slice import Coordinates
 from firstdrift.verdict.judgement import Findings
 from firstdrift.wording.message import Message
@@ -130,7 +131,7 @@ class _Marked:
         if findings is None:
             return cls(frozenset(), frozenset())
         places = Places(slices)
-        first = [found for found in (findings.first_bad_token, findings.first_bad_node) if found is not None]
+        first = known((findings.first_bad_token, findings.first_bad_node))
         return cls(
             frozenset(places.position(found.coordinates) for found in first),
             frozenset(places.position(found.coordinates) for found in findings.input_differs),

@@ -24,6 +24,7 @@ from firstdrift.exports.report_json import (
     finding_object,
     incomparable_object,
 )
+from firstdrift.groups import known
 from firstdrift.verdict.judge import RULES
 from firstdrift.verdict.judgement import Counts, Finding, Findings, InputDifference
 from firstdrift.wording.message import Message, joined
@@ -258,7 +259,7 @@ def comparison_data(session: Session, comparison_id: int) -> dict[str, Any]:
             "notes": _notes(comparison, slices),
             "unreadable": comparison.unreadable,
             "incomparable": _incomparable(session, slices),
-            "slices": [slice_object(pair) for pair in slices],
+            "slices": list(map(slice_object, slices)),
             "match_set": _match_set(session, comparison_id),
         }
     )
@@ -283,7 +284,7 @@ def slice_object(pair: SlicePair) -> dict[str, Any]:
         "rows": pair.rows,
         "logits": finding_object(pair.judgement.logits),
         "logits_error": pair.judgement.logits_error,
-        "origins": [finding_object(origin) for origin in pair.judgement.origins],
+        "origins": list(map(finding_object, pair.judgement.origins)),
     }
 
 
@@ -426,7 +427,7 @@ def _elsewhere(
 
 
 def _places(comparison: int, findings: Sequence[Finding], slices: Sequence[SlicePair]) -> list[Place]:
-    return [place for one in findings if (place := _place(comparison, one, slices)) is not None]
+    return known(_place(comparison, one, slices) for one in findings)
 
 
 def _place(comparison: int, finding: Finding | None, slices: Sequence[SlicePair]) -> Place | None:

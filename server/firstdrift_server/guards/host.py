@@ -37,7 +37,7 @@ class HostGuard:
     def __init__(self, app: ASGIApp, settings: Settings) -> None:
         """Collect the names this server answers to."""
         self.app = app
-        self.names = LOCAL_NAMES | {_bare(name) for name in (settings.host, *settings.allowed_hosts)}
+        self.names = LOCAL_NAMES | set(map(_bare, (settings.host, *settings.allowed_hosts)))
         self.any_address = not is_loopback(settings.host)
         if self.any_address:
             self.names |= {socket.gethostname().lower()}

@@ -20,6 +20,7 @@ from firstdrift.catalogue.comparisons.slice_pairs import SliceLabel, get_slice_l
 from firstdrift.catalogue.comparisons.tree import Row, rows_at
 from firstdrift.catalogue.matches.match_sets import MatchSet
 from firstdrift.catalogue.tables import JobState
+from firstdrift.groups import known
 from firstdrift.matching.manual.edits import Edit
 from firstdrift_server.context import Context
 from firstdrift_server.match.picking import SIDES, Picking, Side
@@ -173,7 +174,7 @@ def rows_of_pane(
         place = _next_after(free.tolist(), -1 if after == "-1" else read_number(after, "next") or 0)
     elif parameters.get("place_of") is not None:
         place = listing.place_of(rows_named(session, panes.pair.id, side, picking.names(side)))
-    chunks = [number for number in numbers if number is not None]
+    chunks = known(numbers)
     chunks += [] if place is None else [place // CHUNK]
     picks = (side, picking.names(side))
     return {

@@ -238,7 +238,7 @@ def stack_of(session: Session, context: Context, known: IndexedSlice, name: str)
 
 def stack_object(frames: Sequence[str], problem: Message | None = None) -> dict[str, Any]:
     """Take a call stack, innermost frame first, apart into what the user wrote and what libraries did."""
-    library = [frame for frame in frames if _LIBRARY.search(frame)]
+    library = list(filter(_LIBRARY.search, frames))
     own = [frame for frame in frames if not _LIBRARY.search(frame)]
     return {"frames": frames, "own": own, "library": library, "problem": problem}
 

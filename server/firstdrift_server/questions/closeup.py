@@ -15,6 +15,7 @@ from msgspec import Struct
 
 from firstdrift.comparison.closeup import LoadedPair, NothingToSeeError, files_of, load_pair
 from firstdrift.exports.snippet import reproduction
+from firstdrift.groups import known
 from firstdrift.matching.plan import TensorPair
 from firstdrift.metrics.measurement import Measurement
 from firstdrift.model.tensor import Role, coarsest_roundoff
@@ -96,12 +97,12 @@ def _look(known: Known, asked: Asked, parts: Collection[str]) -> dict[str, Any]:
         found |= {
             "values_histogram": seen.values,
             "difference_histogram": seen.differences,
-            "profiles": [_profile(one) for one in seen.profiles],
+            "profiles": list(map(_profile, seen.profiles)),
         }
     if "map" in parts:
         area = difference_map(loaded.golden, loaded.target, axes, at)
         found["map"] = {name: getattr(area, name) for name in area.__struct_fields__} | {
-            "cells": [[_brief(cell) for cell in row] for row in area.cells]
+            "cells": [list(map(_brief, row)) for row in area.cells]
         }
     if "values" in parts:
         found["values"] = values_around(loaded.golden, loaded.target, axes, at)
@@ -198,7 +199,7 @@ def _summary(seen: "Closeup") -> dict[str, Any]:
         "ulp_dtype": seen.ulp_dtype,
         "hints": seen.hints,
         "worst": seen.worst,
-        "peaks": [peak for one in seen.profiles if (peak := _peak(one)) is not None],
+        "peaks": known(map(_peak, seen.profiles)),
     }
 
 
@@ -223,7 +224,7 @@ def _peak(profile: Any) -> dict[str, Any] | None:  # noqa: ANN401 - a Profile, w
 
 def _profile(profile: Any) -> dict[str, Any]:  # noqa: ANN401 - likewise
     said: Mapping[str, Any] = {name: getattr(profile, name) for name in profile.__struct_fields__}
-    lists = {name: [_brief(value) for value in said[name]] for name in ("maximum", "norm", "golden_norm")}
+    lists = {name: list(map(_brief, said[name])) for name in ("maximum", "norm", "golden_norm")}
     return {**said, **lists}
 
 

@@ -209,7 +209,7 @@ def _format_of(path: str, _changed_at: object, _moment: int) -> tuple[str, tuple
 
 
 def _above(roots: Sequence[Path], folder: Path) -> tuple[Entry, ...]:
-    root = max((root for root in roots if folder.is_relative_to(root)), key=lambda root: len(root.parts))
+    root = max(filter(folder.is_relative_to, roots), key=lambda root: len(root.parts))
     between = [folder, *folder.parents][: len(folder.parts) - len(root.parts) + 1]
     return tuple(_folder(path, str(path) if path == root else path.name) for path in reversed(between))
 

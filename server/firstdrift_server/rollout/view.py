@@ -113,8 +113,8 @@ def _with_addresses(answer: Mapping[str, Any], fields: Mapping[str, str]) -> dic
     drawn = answer["heat_map"]
     return {
         **answer,
-        "sequences": [addressed(one) for one in answer["sequences"]],
-        "heat_map": {**drawn, "rows": [addressed(one) for one in drawn["rows"]]},
+        "sequences": list(map(addressed, answer["sequences"])),
+        "heat_map": {**drawn, "rows": list(map(addressed, drawn["rows"]))},
     }
 
 
@@ -144,8 +144,8 @@ def _choices(context: Context, fields: Mapping[str, str], at: str) -> dict[str, 
         return {"name": one.name, "path": one.path, "open": open_, "choose": choose, "is_here": is_here}
 
     return {
-        "above": [entry(one) for one in found.above],
+        "above": list(map(entry, found.above)),
         "here": None if found.itself is None else entry(found.itself, is_here=True),
-        "entries": [entry(one) for one in found.entries],
+        "entries": list(map(entry, found.entries)),
         "hidden": found.hidden,
     }

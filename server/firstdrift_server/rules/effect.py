@@ -136,7 +136,7 @@ def effect_view(comparison: Comparison, pairs: Sequence[SlicePair], found: "Tria
 def _rows(
     found: "Trial", count: "Callable[[Tally], Mapping[str, int]]", names: Iterable[str]
 ) -> list[EffectRow]:
-    counts = [count(tally) for tally in (*found.of_slice, found.before, found.after)]
+    counts = list(map(count, (*found.of_slice, found.before, found.after)))
     numbers = {str(name): [one.get(name, 0) for one in counts] for name in names}
     return [EffectRow(name, (a, b), (c, d)) for name, (a, b, c, d) in numbers.items()]
 

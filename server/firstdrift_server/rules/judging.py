@@ -11,6 +11,7 @@ from sqlalchemy.orm import Session
 
 from firstdrift.catalogue.comparisons.records import Comparison, Judging, get_comparison, judging_of
 from firstdrift.errors import SettingsError
+from firstdrift.groups import known_items
 from firstdrift.verdict.judge import RULES
 from firstdrift.verdict.movable_thresholds import ABOUT, DEFAULTS, thresholds_from
 from firstdrift.wording.message import Message
@@ -70,7 +71,7 @@ def query_of(judging: Judging, **others: object) -> str:
         name: number_text(value) for name, value in judging.thresholds.moved().items()
     }
     others = {"baseline": judging.baseline} | others
-    return urlencode(parameters | {name: value for name, value in others.items() if value is not None})
+    return urlencode(parameters | known_items(others))
 
 
 def rules_object(session: Session, comparison_id: int) -> dict[str, Any]:

@@ -30,7 +30,7 @@ def list_links(comparison: int, context: Shared) -> StrictJSONResponse:
     """List the links to a comparison that are open; their secrets are not known any more."""
     with context.reading() as session:
         links = active_links(session, shared_comparison(session, comparison))
-    return StrictJSONResponse({"links": [link_view(link) for link in links]})
+    return StrictJSONResponse({"links": list(map(link_view, links))})
 
 
 @router.post("/links", status_code=HTTPStatus.CREATED)

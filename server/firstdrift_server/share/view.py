@@ -41,7 +41,7 @@ def share_view(
         "address": share_address(shown),
         "comparison_address": comparison_address(comparison_id),
         "summary": comparison_summary(session, comparison),
-        "links": [link_view(link) for link in active_links(session, shown)],
+        "links": list(map(link_view, active_links(session, shown))),
         "view": view_within(session, shown, wanted) or comparison_address(comparison_id),
         "lasts": list(LASTS),
         "is_open": settings.secret is None,

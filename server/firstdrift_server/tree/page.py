@@ -53,4 +53,4 @@ def rows_answer(request: Request, found: "TreePieces", **cells: str) -> Response
     def html(rows: Sequence[Mapping[str, Any]]) -> str:
         return render("tree_rows.html", language_of(request), rows=rows, **around)
 
-    return StrictJSONResponse(asdict(found) | {"pieces": [html(rows) for rows in found.pieces]})
+    return StrictJSONResponse(asdict(found) | {"pieces": list(map(html, found.pieces))})

@@ -27,7 +27,7 @@ from firstdrift_server.parts.tree_row import UNMATCHED
 from firstdrift_server.validation import read_number
 
 CHOICES: Mapping[str, tuple[str, ...]] = {
-    "verdict": (*(str(verdict) for verdict in reversed(VERDICTS)), UNMATCHED),
+    "verdict": (*map(str, reversed(VERDICTS)), UNMATCHED),
     "class": tuple(str(node_class) for node_class in CLASSES if node_class != UNMATCHED),
     "kind": tuple(map(str, KINDS)),
     "direction": tuple(map(str, DIRECTIONS)),

@@ -23,7 +23,7 @@ def unmatched_view(session: Session, context: Context, comparison: int, position
     pair = get_slice_pair(session, comparison, position)
     outline = context.outline(session, pair)
     indexes = np.flatnonzero(outline.unmatched)
-    rows = [row_object(row) for row in rows_at(session, pair.id, indexes[:MOST].tolist())]
+    rows = list(map(row_object, rows_at(session, pair.id, indexes[:MOST].tolist())))
     return {
         "comparison": comparison_summary(session, get_comparison(session, comparison)),
         "comparison_address": comparison_address(comparison, slice=position),

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from library.comparison.changed_dumps import Change, change_dump
+from messages import titled
 from msgspec.structs import replace
 
 from firstdrift import Options, Report, compare
@@ -72,7 +73,7 @@ def test_logits_alone_agree_where_they_alone_are_asked_for(unpacked: Unpacked) -
         nodes=3, compared_nodes=3, outputs=3, compared_outputs=3, target_nodes=3
     )
     assert exit_status(asked) == 0
-    assert "\ncoverage" in report_text(asked)
+    assert f"\n{titled('coverage').strip()}" in report_text(asked)
 
 
 @pytest.mark.parametrize("level", ["layer", "module", "api"])

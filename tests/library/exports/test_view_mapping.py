@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import yaml
 from mapping_reading import read_mapping
+from messages import says
 
 from firstdrift.comparison.stages import measure_pairs
 from firstdrift.dumps.storage.tensor_data import load_tensor
@@ -143,7 +144,7 @@ def test_it_says_what_is_done_for_programs_and_for_people(tmp_path: Path) -> Non
     weight = said["ffn.fc.Conv1D.forward.0.parameters.weight"]
     assert "target swapped 0 1" in weight["view"]
     assert said["ffn.fc.Conv1D.forward.0.input.0"]["view"] == ["target swapped 0 1"]
-    assert "[sequence, batch]" in said["ffn.fc.Conv1D.forward.0.input.0"]["how"]
+    assert says(said["ffn.fc.Conv1D.forward.0.input.0"]["how"], "matching.transform.by_sequence")
 
 
 @pytest.mark.parametrize(

@@ -133,7 +133,9 @@ function pane(body) {
   function count(found) {
     const names = ["free", "doubtful", "nodes"];
     const counts = Object.fromEntries(names.map((name) => [name, found[name].toLocaleString("en-US")]));
-    element(`count-${side}`).textContent = found.doubtful
+    const line = element(`count-${side}`);
+    line.dataset.free = found.free;
+    line.textContent = found.doubtful
       ? say("{free} unmatched, {doubtful} doubtful of {nodes}", counts)
       : say("{free} unmatched of {nodes}", counts);
   }

@@ -26,7 +26,7 @@ const otherOf = (side) => (side === "golden" ? "target" : "golden");
 // What is typed is not yet known to be a dump, or none: say so until the answer is there.
 /** @param {string} side */
 function look(side) {
-  const wait = Object.assign(document.createElement("span"), { className: "faint", textContent: say("Being read") });
+  const wait = Object.assign(document.createElement("span"), { className: "faint being-read", textContent: say("Being read") });
   element(`part-said-${side}`).replaceChildren(wait);
 }
 

@@ -88,6 +88,7 @@ function count(found) {
   /** @param {unknown} number */
   const grouped = (number) => String(number).replace(/\B(?=(\d{3})+$)/g, ","); // a locale takes 30 ms to load
   const numbers = { shown: grouped(found.total), matching: grouped(found.matching), all: grouped(line.dataset.all) };
+  Object.assign(line.dataset, { shown: found.total, matching: found.matching });
   line.textContent = found.total === 1
     ? say("{shown} row shown, {matching} of {all} match", numbers)
     : say("{shown} rows shown, {matching} of {all} match", numbers);
