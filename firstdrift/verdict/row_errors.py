@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from msgspec import Struct, field
 
 from firstdrift.matching.plan import SlicePlan, TensorPair
+from firstdrift.matching.tokens.rows import NOT_TOLD
 from firstdrift.metrics.measurement import Measurement, MeasurementKind
 from firstdrift.model.node import Direction
 from firstdrift.model.tensor import Role, TensorRecord, is_part_of_rank
@@ -236,7 +237,8 @@ def _has_other_shape(pair: TensorPair) -> bool:
     """Tell whether two tensors have shapes that cannot be compared; a part of one rank has one by nature."""
     golden, target = pair.golden, pair.target
     is_part = is_part_of_rank(golden) or is_part_of_rank(target)
-    return pair.incomparable is not None and golden.shape != target.shape and not is_part
+    is_known = pair.incomparable is not None and pair.incomparable.id != NOT_TOLD
+    return is_known and golden.shape != target.shape and not is_part
 
 
 def _add_other_shape(row: RowErrors, index: int, role: Role, *, discrete: bool) -> None:

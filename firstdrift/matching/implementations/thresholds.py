@@ -39,12 +39,3 @@ TOKEN_DIMENSIONS: Final = 2
 
 MOST_WITNESSES: Final = 2
 """layers | in whose order a result may lie that has no weights | judgement: one of them may be faulty"""
-
-MOST_TOKENS: Final = 1 << 20
-"""tokens | that are read to tell which rows are padding | bounds the time it takes"""
-
-MOST_MASKS: Final = 4
-"""tensors of zeros and ones | that may tell it | bounds the time it takes"""
-
-MOST_PADDINGS: Final = 16
-"""numbers at the ends of sequences | the commonest of which may be padding | bounds the time it takes"""
