@@ -278,7 +278,8 @@ class SliceJudgement(Struct, frozen=True):
         noise: the error that the logits have in a healthy run; None if none is known.
         unlike: what makes the two look like runs of different models; None if nothing does. No error begins
             in such a slice, whatever differs.
-        choice: path of the first module in which another expert was chosen by a tie; None if there is none.
+        choice: path of the first module in which another expert was chosen by a tie, empty where no module
+            is known; None if there is none.
         training: what it shows of training; None where no gradients were recorded.
         chosen_otherwise: the logits may be off because another expert was chosen by a tie.
         systematic: what differs throughout, and is no origin at any one node.
