@@ -31,7 +31,7 @@ from firstdrift.verdict.layer_outliers import outstanding, peer_group
 from firstdrift.verdict.movable_thresholds import Thresholds
 from firstdrift.verdict.operator_bounds import largest_difference
 from firstdrift.verdict.reasons import entered, runs_alone
-from firstdrift.verdict.row_errors import RowErrors, embeds_tokens, fingerprint, is_gradient_of_parameter
+from firstdrift.verdict.row_errors import RowErrors, embeds_tokens, is_gradient_of_parameter
 from firstdrift.verdict.tree import TreeRow, is_embedding
 
 
@@ -391,7 +391,7 @@ def _blame_what_surrounds(case: Case, classified: Sequence[Classified]) -> None:
     """Mark what one side alone ran before an input that nothing explains, or else the module around it.
 
     That is the module whose own code, between its children, made the input. Where the other dump has none of
-    the modules around the row, it is the operator that gave the input in the golden run, or the row itself.
+    the modules around the row, it is the operator that made the input in the golden run, or the row itself.
     """
     evidence, progress, error = case.evidence, case.progress, case.error
     alone = _alone_before(case)
@@ -415,23 +415,24 @@ def _blame_what_surrounds(case: Case, classified: Sequence[Classified]) -> None:
 
 
 def _maker(case: Case) -> TreeRow | None:
-    """Return the last row before, no module around a row having a partner, that gave its input.
+    """Return the operator that made an input of a row in the golden run, where no module around it tells.
 
-    What it gave agrees, and is what the row was given in the golden run: something happened in between.
+    That gave what it is given; in the backward pass, it is the backward of what alone took what its forward
+    gave. What the operator was given agrees.
     """
-    evidence, pair = case.evidence, case.error.input_pair
-    if pair is None or any(above.match is not None for above in evidence.above(case.row)):
+    evidence, pair, row = case.evidence, case.error.input_pair, case.row
+    if pair is None or any(above.match is not None for above in evidence.above(row)):
         return None
-    wanted = evidence.plan.pairs[pair].golden
+    if row.direction is Direction.BACKWARD:
+        forward = evidence.turned(row, Direction.FORWARD)
+        takers = evidence.sharing(forward, Role.OUTPUT, Role.INPUT) if forward is not None else ()
+        makers = [evidence.turned(taker, Direction.BACKWARD) for taker in takers]
+    else:
+        makers = list(evidence.sharing(row, Role.INPUT, Role.OUTPUT, pair))
+    if len(makers) != 1 or makers[0] is None or evidence.places[makers[0].index] > evidence.places[row.index]:
+        return None
     agrees = (case.error.input or 0.0) / case.limits.factor
-    for row in reversed(evidence.in_order[: evidence.places[case.row.index]]):
-        error = evidence.errors[row.index]
-        if row.direction is not case.row.direction or (error.output or 0.0) > agrees:
-            continue
-        made = (evidence.plan.pairs[at].golden for at in evidence.pairs_of(error, Role.OUTPUT))
-        if wanted.statistics is not None and any(fingerprint(one) == fingerprint(wanted) for one in made):
-            return row
-    return None
+    return makers[0] if evidence.errors[makers[0].index].worst < agrees else None
 
 
 def _surrounding(case: Case) -> TreeRow:

@@ -243,6 +243,25 @@ class Evidence:
         index = self._forward_rows.get(with_direction(row.golden[0], "forward")) if row.golden else None
         return None if index is None else self.errors[index]
 
+    def turned(self, row: TreeRow, direction: Direction) -> TreeRow | None:
+        """Return the row of the other pass of a row; None where it was not recorded."""
+        return self.rows_by_name.get(with_direction(row.golden[0], direction)) if row.golden else None
+
+    def sharing(self, row: TreeRow, own: Role, other: Role, pair: int | None = None) -> Sequence[TreeRow]:
+        """List the rows of the same pass with a value, in another role, that one has: of a pair, or any."""
+        values = {self._value(at) for at in self.pairs_of(self.errors[row.index], own) if pair in (None, at)}
+        return [
+            one
+            for one in self.in_order
+            if one.direction is row.direction and one is not row and one.match is not None
+            if any(self._value(at) in values for at in self.pairs_of(self.errors[one.index], other))
+        ]
+
+    def _value(self, pair: int) -> tuple[object, ...] | int:
+        """Return what tells the value of the golden side of a pair; the pair itself where nothing does."""
+        golden = self.plan.pairs[pair].golden
+        return pair if golden.statistics is None and golden.digest is None else fingerprint(golden)
+
     def children(self, row: TreeRow) -> Sequence[TreeRow]:
         """Return the rows right below a row, in execution order."""
         return self._children[row.index]

@@ -138,7 +138,7 @@ def entered(
 ) -> Message:
     """Say that an input differs that nothing recorded before explains: of a row, or of one inside it.
 
-    The blamed row may also be the one that gave the input in the golden run.
+    The blamed row may also be the one that made the input in the golden run.
     """
     size = _size(evidence, error.input, error.input_pair)
     if is_maker:
