@@ -96,7 +96,7 @@ def row_errors(
         pair_error(pair, measured, limits) for pair, measured in zip(plan.pairs, measurements, strict=True)
     ]
     row_of_match = {row.match: row for row in rows if row.match is not None}
-    parameters = _known_parameters(plan.pairs)
+    parameters = known_parameters(plan.pairs)
     collected = [RowErrors() for _ in rows]
     for index, pair in enumerate(plan.pairs):
         row = row_of_match[pair.match]
@@ -191,7 +191,8 @@ def is_gradient_of_parameter(pair: TensorPair, row: TreeRow) -> bool:
     return pair.target.key in parameter_positions(last_part(row.type_name))
 
 
-def _known_parameters(pairs: Sequence[TensorPair]) -> frozenset[tuple[object, ...]]:
+def known_parameters(pairs: Sequence[TensorPair]) -> frozenset[tuple[object, ...]]:
+    """Return what tells the values of the parameters that modules own."""
     return frozenset(fingerprint(p.golden, p.target) for p in pairs if p.target.role is Role.PARAMETER)
 
 
