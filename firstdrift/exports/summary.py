@@ -117,14 +117,7 @@ class Summary(Struct, frozen=True):
     @property
     def tone(self) -> Verdict:
         """How it came out as a whole."""
-        found, counts = self.findings, self.counts
-        if found.has_fault:
-            return Verdict.ERROR
-        if found.unlike is not None or found.not_judged is not None:
-            return Verdict.INCOMPARABLE
-        if found.input_differs or found.overflow or counts.error + counts.warning:
-            return Verdict.WARNING
-        return Verdict.INCOMPARABLE if counts.pairs == counts.incomparable else Verdict.PASS
+        return self.findings.tone(self.counts, self.unreadable)
 
 
 def summary_of(report: Report) -> Summary:

@@ -30,7 +30,7 @@ from firstdrift.verdict.router_ties import Choice, find_choices
 from firstdrift.verdict.row_errors import RowErrors, row_errors
 from firstdrift.verdict.systematic import SystematicWeights, in_weights, weights_of
 from firstdrift.verdict.training import Training, parameter_name
-from firstdrift.verdict.tree import TreeRow, holds_gradients
+from firstdrift.verdict.tree import TreeRow, holds_gradients, rows_by_match
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,7 +89,7 @@ class Evidence:
     @cached_property
     def row_of_match(self) -> Mapping[int, TreeRow]:
         """The rows by their matches."""
-        return {row.match: row for row in self.rows if row.match is not None}
+        return rows_by_match(self.rows)
 
     def row_of(self, pair: int) -> TreeRow:
         """Return the row that a pair of tensors belongs to."""

@@ -385,3 +385,13 @@ class Findings(Struct, frozen=True):
         """Whether a fault was found: of a token, a node, or throughout."""
         found = self.first_bad_token is not None or self.first_bad_node is not None
         return found or any(one.is_fault for one in self.systematic)
+
+    def tone(self, counts: Counts, unreadable: int) -> Verdict:
+        """Say how the comparison came out as a whole: where a part cannot be read, nothing is well."""
+        if self.has_fault:
+            return Verdict.ERROR
+        if self.unlike is not None or self.not_judged is not None:
+            return Verdict.INCOMPARABLE
+        if self.input_differs or self.overflow or counts.error + counts.warning:
+            return Verdict.WARNING
+        return Verdict.PASS if counts.pairs > counts.incomparable and not unreadable else Verdict.INCOMPARABLE

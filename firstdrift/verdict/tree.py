@@ -8,7 +8,7 @@ mlp             feed_forward               mlp ~ feed_forward
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -57,6 +57,16 @@ class TreeRow(Struct, frozen=True, gc=False):
     match: int | None
     path: str | None
     micro_step: int | None
+
+    @property
+    def side(self) -> str:
+        """The dump that has it, of a row without a partner."""
+        return "target" if self.target else "golden"
+
+
+def rows_by_match(rows: Iterable[TreeRow]) -> dict[int, TreeRow]:
+    """Return the rows that have a partner, by their matches."""
+    return {row.match: row for row in rows if row.match is not None}
 
 
 def kind_of_row(row: TreeRow) -> OpKind:

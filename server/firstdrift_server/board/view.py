@@ -168,10 +168,10 @@ def board_view(session: Session, asked: Asked) -> BoardView:
     comparisons, missing = _chosen(session, asked)
     axis, lines = _lines(session, comparisons[:MOST_ROWS], asked)
     keys = sorted({key for line in lines for key in line.cells}, key=lambda key: -1 if key is None else key)
-    columns = keys
+    columns, groups = keys, [[line] for line in lines]
     if asked.differences:
         columns = [key for key in keys if _differs([line.cells.get(key) for line in lines])]
-    groups = _alike(lines, columns) if asked.differences else [[line] for line in lines]
+        groups = _alike(lines, columns)
     kept = [group[0] for group in groups]
     shown = columns[:MOST_COLUMNS]
     return BoardView(

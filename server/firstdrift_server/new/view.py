@@ -111,7 +111,7 @@ def new_view(
         orders={str(order): _address(fields, order=order) for order in Order},
         sides=sides,
         to_mend=broken if refused is not None else None,
-        is_same=golden is not None and target is not None and golden.path == target.path,
+        is_same=golden is not None and golden == target,
         options=options,
         rule_sets=RULES,
         thresholds=list(ABOUT),
