@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from firstdrift.groups import known
 from firstdrift.matching.plan import SlicePlan
-from firstdrift.metrics.measurement import Measurement, MeasurementKind, SideSummary
+from firstdrift.metrics.measurement import Measurement, MeasurementKind
 from firstdrift.model.names import with_direction
 from firstdrift.model.node import Direction, NodeKind
 from firstdrift.model.slice import Coordinates
@@ -221,11 +221,6 @@ class Evidence:
     def pairs_of(self, error: RowErrors, role: Role) -> Iterator[int]:
         """Go through the pairs of a row that the dump gives a role."""
         return (at for at in error.pairs if self.plan.pairs[at].target.role is role)
-
-    def golden_sides(self, error: RowErrors, role: Role) -> Sequence[SideSummary]:
-        """Return what is known of the golden tensors of a row that the dump gives a role."""
-        sides = (self.measurements[at].golden for at in self.pairs_of(error, role))
-        return known(sides)
 
     def forward_partner(self, row: TreeRow) -> RowErrors | None:
         """Return the errors of the forward pass of a backward row."""

@@ -15,7 +15,7 @@ from msgspec import Struct
 from firstdrift.model.slice import Coordinates
 from firstdrift.verdict.bit_count import BitsOfSlice
 from firstdrift.verdict.confidence import Confidence
-from firstdrift.verdict.coverage import Coverage
+from firstdrift.verdict.coverage import Coverage, Tally
 from firstdrift.verdict.movable_thresholds import DEFAULTS, Thresholds
 from firstdrift.verdict.training import Training
 from firstdrift.wording.message import Message
@@ -230,7 +230,7 @@ class Overflow(Struct, frozen=True):
     reason: Message
 
 
-class Counts(Struct, frozen=True):
+class Counts(Tally, frozen=True):
     """How many of each; unmatched counts are of nodes and tensors of paired and unpaired slices."""
 
     pairs: int = 0
@@ -242,14 +242,6 @@ class Counts(Struct, frozen=True):
     unmatched_target_nodes: int = 0
     unmatched_golden_tensors: int = 0
     unmatched_target_tensors: int = 0
-
-    def __add__(self, other: "Counts") -> "Counts":
-        """Add field by field."""
-        return Counts(*(a + b for a, b in zip(self.values(), other.values(), strict=True)))
-
-    def values(self) -> tuple[int, ...]:
-        """Give the counts in the order of the fields."""
-        return tuple(getattr(self, name) for name in Counts.__struct_fields__)
 
 
 class SliceJudgement(Struct, frozen=True):

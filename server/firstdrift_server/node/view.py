@@ -12,6 +12,7 @@ from firstdrift.catalogue.comparisons.slice_pairs import SliceLabel, get_slice_l
 from firstdrift.catalogue.comparisons.tree import Pair, Row, get_row, pairs_of_row, path_to_row
 from firstdrift.catalogue.dumps.records import IndexedSlice, get_slice, load_dump, load_node
 from firstdrift.errors import FirstdriftError
+from firstdrift.groups import known_items
 from firstdrift.metrics.measurement import Measurement, MeasurementKind, SideSummary
 from firstdrift.model.tensor import Role, TensorRecord
 from firstdrift.parallel.slices import read_stacks
@@ -189,11 +190,10 @@ _DETAILS: Final[Mapping[str, Mapping[str, str]]] = {
 def _details(measured: Measurement) -> list[tuple[Message, Any]]:
     """List what has no column: places, values and top tokens."""
     last = measured.logits.last if measured.logits is not None else None
-    parts = {"errors": measured.errors, "integers": measured.integers, "logits": last}
+    parts = known_items({"errors": measured.errors, "integers": measured.integers, "logits": last})
     found = [
         (Message.of(f"server.{name}"), getattr(said, field))
         for part, said in parts.items()
-        if said is not None
         for name, field in _DETAILS[part].items()
     ]
     return [(name, value) for name, value in found if value is not None]
