@@ -47,8 +47,9 @@ def at_level(plan: SlicePlan, golden: Slice, target: Slice, level: str | None) -
     Raises:
         SettingsError: there is no such level.
     """
+    alone = plan.unmatched_golden
     if level is None:
-        return replace(plan, to_compare=what_to_compare(golden, target, lambda _: True))
+        return replace(plan, to_compare=what_to_compare(golden, target, lambda _: True, alone))
     if level not in LEVELS:
         no_level = Message.of("comparison.options.no_level", level=level)
         raise SettingsError(no_level, hint=Message.of("error.choose_one", names=LEVELS))
@@ -57,7 +58,7 @@ def at_level(plan: SlicePlan, golden: Slice, target: Slice, level: str | None) -
     keeps = _KEEPS[level]
     names = {node.name for node in target.nodes if keeps(node)}
     kept = tuple(pair for pair in plan.pairs if pair.target_node in names)
-    return replace(plan, pairs=kept, to_compare=what_to_compare(golden, target, keeps))
+    return replace(plan, pairs=kept, to_compare=what_to_compare(golden, target, keeps, alone))
 
 
 def _with_logits(plan: SlicePlan, golden: Slice, target: Slice) -> SlicePlan:
@@ -65,6 +66,9 @@ def _with_logits(plan: SlicePlan, golden: Slice, target: Slice) -> SlicePlan:
     kept = tuple(filter(is_logits, plan.pairs))
     names = {pair.golden_node for pair in kept}
     there = what_to_compare(
-        golden, target, lambda node: node.name in names if names else runs_through_head(node.name)
+        golden,
+        target,
+        lambda node: node.name in names if names else runs_through_head(node.name),
+        plan.unmatched_golden,
     )
     return replace(plan, pairs=kept, to_compare=there)

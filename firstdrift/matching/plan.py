@@ -158,12 +158,14 @@ class ToCompare(Struct, frozen=True, gc=False):
         outputs: what holds what the model gives, as (golden node, label of the tensor); any of them tells it.
         before: what holds what the node that gives it is given, likewise.
         target_nodes: how many nodes of the target dump recorded a tensor.
+        alike: golden nodes without partner, and one with a partner that gives the same values.
     """
 
     aside: tuple[str, ...] = ()
     outputs: tuple[tuple[str, str], ...] = ()
     before: tuple[tuple[str, str], ...] = ()
     target_nodes: int = 0
+    alike: tuple[tuple[str, str], ...] = ()
 
 
 class SlicePlan(Struct, frozen=True):

@@ -62,6 +62,12 @@ class TensorPairing(Struct):
         self.unmatched_golden += left_over(match, golden, taken[0])
         self.unmatched_target += left_over(match, target, taken[1])
 
+    def add(self, other: "TensorPairing") -> None:
+        """Add what was paired and left over elsewhere."""
+        self.pairs += other.pairs
+        self.unmatched_golden += other.unmatched_golden
+        self.unmatched_target += other.unmatched_target
+
     def pair(self, match: int, golden: Node, target: Node, said: Mapping[str, str] | None = None) -> None:
         """Pair the tensors of a match by role and key, where keys differ by order and shape.
 

@@ -23,8 +23,17 @@ _NUMBERED: Final = re.compile(r"(^|\.)\d+$")
 """A module of a list: what it gives is more than what its last part gives."""
 
 
-def what_to_compare(golden: Slice, target: Slice, is_asked: Callable[[Node], bool]) -> ToCompare:
-    """Say which golden nodes there are to compare with a target slice, of those that are asked for."""
+def what_to_compare(
+    golden: Slice, target: Slice, is_asked: Callable[[Node], bool], alone: Sequence[str]
+) -> ToCompare:
+    """Say which golden nodes there are to compare with a target slice, of those that are asked for.
+
+    Args:
+        golden: the golden slice.
+        target: the target slice.
+        is_asked: tells which nodes are asked for.
+        alone: names of the golden nodes without partner.
+    """
     recorded = [node for node in golden.nodes if is_asked(node) and any(map(_is_recorded, node.tensors))]
     there = [node for node in target.nodes if any(map(_is_recorded, node.tensors))]
     passes = set(map(_pass_of, there))
@@ -39,11 +48,22 @@ def what_to_compare(golden: Slice, target: Slice, is_asked: Callable[[Node], boo
     names = {node.name for node in kept}
     aside = tuple(node.name for node in golden.nodes if node.name not in names)
     outputs, before = map(_places, _outputs(kept))
-    return ToCompare(aside, outputs, before, target_nodes=len(there))
+    return ToCompare(aside, outputs, before, len(there), _alike(kept, frozenset(alone)))
+
+
+def _alike(nodes: Sequence[Node], alone: frozenset[str]) -> tuple[tuple[str, str], ...]:
+    """Find among nodes with a partner those that give the values of one without: what was set around them."""
+    if not alone:
+        return ()
+    given = [(node.name, value_key(_first(node, Role.OUTPUT))) for node in nodes]
+    known = {key: name for name, key in given if name not in alone and key is not None}
+    return tuple((name, known[key]) for name, key in given if name in alone and key in known)
 
 
 def _is_recorded(record: TensorRecord) -> bool:
-    known = (record.statistics, record.digest, record.location, record.problem, record.shards)
+    if record.statistics is not None:
+        return record.is_tensor
+    known = (record.digest, record.location, record.problem, record.shards)
     return record.is_tensor and any(one is not None for one in known)
 
 

@@ -228,6 +228,7 @@ def call_key(node: Node) -> CallKey:
     return node.kind, node.path, node.call
 
 
+@lru_cache(4096)
 def operator_family(type_name: str) -> str:
     """Return an operator's name without library and spelling: "Tensor.__add__" and "Torch.add" are "add"."""
     return type_name.rpartition(".")[2].strip("_").removeprefix("npu_").lower()

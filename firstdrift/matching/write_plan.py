@@ -89,6 +89,7 @@ def _pair_tensors(
 ) -> list[NodeMatch]:
     """Pair the tensors of all matches; a match of several nodes stands where the first target node is."""
     matches: list[NodeMatch] = []
+    operators: list[tuple[int, Node, Node]] = []
     joins = {join.target: join for join in work.joins}
     for indexes, found in work.matches():
         first = [golden[index] for index in indexes[0]]
@@ -97,11 +98,17 @@ def _pair_tensors(
             _pair_join(tensors, len(matches), joins[indexes[1]], first, second)
         elif found.doubtful:  # a person has yet to confirm it
             tensors.leave(len(matches), first, second)
+        elif pairer is not None and found.origin is not Origin.MANUAL and is_operator(first[0]):
+            operators.append((len(matches), first[0], second[0]))
         else:
             _pair_single(tensors, len(matches), (first[0], second[0]), work, indexes[1][0], pairer)
         names = [tuple(node.name for node in side) for side in (first, second)]
         how = found.origin, found.score, found.doubtful, found.reasons
         matches.append(NodeMatch(names[0], names[1], *how))
+    if pairer is not None:
+        for row, golden_node, target_node in operators:  # modules tell what they work on
+            pairer.pair_operators(tensors, row, golden_node, target_node)
+    tensors.pairs.sort(key=lambda pair: pair.match)
     return matches
 
 

@@ -70,5 +70,6 @@ def agreeing_masks(golden: SideSummary, target: SideSummary) -> tuple[SideSummar
 
 
 def _are_masked(golden: float | None, target: float | None) -> bool:
-    known = golden is not None and target is not None
-    return known and bool(masked_on_both_sides(golden, target))
+    if golden is None or target is None or max(golden, target) > ZERO_FOR_SOFTMAX:
+        return False
+    return bool(masked_on_both_sides(golden, target))

@@ -72,6 +72,7 @@ def is_about_positions(type_name: str) -> bool:
     return any(entry.of_positions for entry in operators_named(type_name.lower()))
 
 
+@lru_cache(_MOST_REMEMBERED)
 def is_commutative(family: str) -> bool:
     """Tell whether the two arguments of an operator may be exchanged, by its name without library."""
     entry = registry().by_alias.get(family)
@@ -93,6 +94,7 @@ def fills(type_name: str) -> bool:
     return any(entry.fills for entry in _called(type_name))
 
 
+@lru_cache(_MOST_REMEMBERED)
 def is_dropout(type_name: str) -> bool:
     """Tell whether what is called leaves out numbers by chance, and does nothing else that its name says."""
     named = operators_named(snake_case(last_part(type_name)))

@@ -308,7 +308,9 @@ def _entered_unexplained(case: Case) -> bool:
         return False
     if progress.has_tie and case.row.parent is None:  # no module tells what depends on the choice
         return False
-    if error.input <= max(limits.peer_floor * case.roundoff, limits.factor * _explained_input(case)):
+    if error.input <= limits.peer_floor * case.roundoff:
+        return False
+    if error.input <= limits.factor * _explained_input(case):
         return False
     if progress.seen and _are_counts(case, error.input_pair):  # chosen otherwise, and not computed
         return False

@@ -41,6 +41,7 @@ def coverage_of(evidence: Evidence) -> Coverage | None:
         return None
     seen = _seen(evidence)
     compared = {name for row in evidence.rows if _is_compared(row, seen) for name in row.golden}
+    compared |= {name for name, other in there.alike if other in compared}
     backward = {name for row in evidence.rows if row.direction is Direction.BACKWARD for name in row.golden}
     missed = set(_missed(evidence, there, seen, compared))
     tensors = {

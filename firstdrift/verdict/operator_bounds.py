@@ -24,6 +24,7 @@ from firstdrift.verdict.row_errors import RowErrors
 from firstdrift.verdict.tree import TreeRow, last_name
 
 _GIVEN = (Role.INPUT, Role.PARAMETER)
+_OF_VALUES = (MeasurementKind.DATA, MeasurementKind.SCALAR)
 _OF_TWO = (ErrorModel.PRODUCT, ErrorModel.CONVOLVED, ErrorModel.MULTIPLIED, ErrorModel.DIVIDED)
 _EXPONENTIALS = (ErrorModel.EXPONENTIAL, ErrorModel.LOGARITHMIC)
 
@@ -60,13 +61,15 @@ def is_known_throughout(case: Case) -> bool:
 
     Of what its forward pass was given, those that multiply need both factors.
     """
-    forward, pair = case.evidence.forward_partner(case.row), case.error.output_pair
-    if forward is None or pair is None or not is_bounded(case):
+    pair, measurements = case.error.output_pair, case.evidence.measurements
+    if pair is None or measurements[pair].kind not in _OF_VALUES:
         return False
-    kept = [pair, *evidence_pairs(case.evidence, forward, *_GIVEN)]
+    forward = case.evidence.forward_partner(case.row)
+    if forward is None or not is_bounded(case):
+        return False
+    kept = evidence_pairs(case.evidence, forward, *_GIVEN)
     needed = 1 + (model_of(case.evidence, case.row) in _OF_TWO)
-    kinds = {case.evidence.measurements[at].kind for at in kept}
-    return len(kept) > needed and kinds <= {MeasurementKind.DATA, MeasurementKind.SCALAR}
+    return len(kept) >= needed and all(measurements[at].kind in _OF_VALUES for at in kept)
 
 
 def operator_bound(case: Case, pair: int) -> float:
@@ -115,8 +118,8 @@ def _parameter_error(case: Case, pair: int) -> float:
     return max(error, case.roundoff, trained if math.isfinite(trained) else 0.0)
 
 
-def evidence_pairs(evidence: Evidence, error: RowErrors, *roles: Role) -> Iterable[int]:
-    """Go through the pairs of a row that the dump gives one of some roles, in the order of their keys."""
+def evidence_pairs(evidence: Evidence, error: RowErrors, *roles: Role) -> list[int]:
+    """Return the pairs of a row that the dump gives one of some roles, in the order of their keys."""
     keys = {at: evidence.plan.pairs[at].golden.key for role in roles for at in evidence.pairs_of(error, role)}
     roles_of = {at: roles.index(evidence.plan.pairs[at].target.role) for at in keys}
     return sorted(keys, key=lambda at: (roles_of[at], len(keys[at]), keys[at]))

@@ -43,6 +43,9 @@ _DTYPE_MODULES: Final = frozenset({"torch", "mindspore", "mstype"})
 _BESIDE_A_SCALAR: Final = frozenset({"type", "Max", "Min", "Mean", "Norm"})
 """Where ranks were merged, a value that is no tensor has statistics too, which say no more than it does."""
 
+_WHOLE: Final = frozenset({int})
+_REAL: Final = frozenset({float})
+
 _MERGED_TRUTH: Final[dict[object, float]] = {"True": 1.0, "False": 0.0}
 """Statistics of booleans as they are written where ranks were merged."""
 
@@ -193,18 +196,20 @@ def _scalar(role: Role, key: str, type_name: str, leaf: Mapping[str, Any]) -> Te
 
 
 def _shape(recorded: object, problems: list[Message]) -> tuple[int, ...] | None:
-    if isinstance(recorded, list) and all(map(_is_size, recorded)) and prod(recorded) <= LARGEST_NUMBER:
+    if isinstance(recorded, list) and _WHOLE.issuperset(map(type, recorded)) and _are_sizes(recorded):
         return tuple(recorded)
     problems.append(Message.of("dumps.record.bad_shape", recorded=_describe(recorded)))
     return None
 
 
-def _is_size(recorded: object) -> bool:
-    return type(recorded) is int and 0 <= recorded <= LARGEST_NUMBER
+def _are_sizes(numbers: list[int]) -> bool:
+    return not numbers or (min(numbers) >= 0 and max(*numbers, prod(numbers)) <= LARGEST_NUMBER)
 
 
 def _statistics(leaf: Mapping[str, Any], problems: list[Message]) -> Statistics | None:
     recorded = tuple(map(leaf.get, ("Max", "Min", "Mean", "Norm")))
+    if _REAL.issuperset(map(type, recorded)):
+        return Statistics(*recorded)
     if recorded == (None, None, None, None):
         return None
     try:

@@ -32,12 +32,12 @@ def have_same_weights(
 
 def share_of_weights(trees: tuple[SliceTree, SliceTree], golden: int, target: int) -> float:
     """Return how many of the weights in two modules are the same, of the one that has fewer."""
-    keys = _keys(trees[0], golden), _keys(trees[1], target)
+    keys = weight_keys(trees[0], golden), weight_keys(trees[1], target)
     fewest = min(map(len, keys))
     return len(keys[0] & keys[1]) / fewest if fewest else 0.0
 
 
-def _keys(tree: SliceTree, module: int) -> frozenset[tuple[int, int]]:
+def weight_keys(tree: SliceTree, module: int) -> frozenset[tuple[int, int]]:
     """Return size and norm of the weights in a module; the norm by steps, of which two are far apart."""
     if module not in tree.known_weights:
         known = map(_norm_of, tree.contents(module).parameters)

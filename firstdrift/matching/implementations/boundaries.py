@@ -24,11 +24,12 @@ from firstdrift.wording.message import Message
 _Takers: TypeAlias = Mapping[Hashable, Sequence[TensorPair]]
 """Inputs by what tells their values."""
 _OTHER_QUANTITY: Final = "matching.incomparable.other_quantity"
+MADE_OTHERWISE: Final = Message.of("matching.incomparable.made_otherwise")
 
 
 def is_other_quantity(pair: TensorPair) -> bool:
     """Tell whether the two tensors of a pair are not one quantity."""
-    return pair.incomparable is not None and pair.incomparable.id == _OTHER_QUANTITY
+    return pair.incomparable is not None and pair.incomparable.id in (_OTHER_QUANTITY, MADE_OTHERWISE.id)
 
 
 def with_boundaries(pairs: Sequence[TensorPair]) -> list[TensorPair]:

@@ -19,6 +19,7 @@ from firstdrift.matching.implementations.other_implementation import (
     modules_alone,
 )
 from firstdrift.matching.implementations.same_names import heads, same_names, same_paths
+from firstdrift.matching.implementations.same_weights import same_shapes, same_weights
 from firstdrift.matching.implementations.thresholds import BY_MAJORITY
 from firstdrift.matching.pairing import Join, Nodes, Pairing
 from firstdrift.matching.plan import Messages, Origin
@@ -55,7 +56,7 @@ def match_implementations(work: Pairing, golden: Slice, target: Slice) -> bool:
     elected = by_majority(list(_layer_pairs(inner, aligned)), sure)
     for nodes, is_elected in elected:
         _transfer(work, inner, sides, _innermost(inner, nodes), is_elected=is_elected)
-    _match_by_name(work, inner, sides)
+    _match_what_is_left(work, inner, sides)
     return True
 
 
@@ -82,9 +83,9 @@ def _with_weight(tree: SliceTree, node: int) -> int:
     return found[0] if len(found) == 1 else node
 
 
-def _match_by_name(work: Pairing, inner: Pairing, sides: tuple[ModulesAlone, ModulesAlone]) -> None:
-    """Match what names tell inside what is matched, and the heads."""
-    for rule in (same_names, same_paths, heads):
+def _match_what_is_left(work: Pairing, inner: Pairing, sides: tuple[ModulesAlone, ModulesAlone]) -> None:
+    """Match what weights and names tell without a line of both runs, and the heads."""
+    for rule in (same_weights, same_names, same_paths, same_shapes, heads):
         for pair in filter(inner.is_free, list(rule(inner))):
             inner.add_weighed(pair, BY_MAJORITY)
             _transfer(work, inner, sides, ((pair[0],), (pair[1],)), is_elected=False)

@@ -8,7 +8,7 @@ told by its leaves: modules with the same name and the same class.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -71,7 +71,8 @@ def modules_alone(listing: SliceListing, tree: SliceTree) -> ModulesAlone:
     one whether or not somebody recorded it.
     """
     places = {at: node for at, node in enumerate(tree.nodes) if _is_forward_module(node)}
-    vague = _vague_classes(places.values())
+    holding = {id(tree.nodes[above]) for at in places for above in tree.around(at)}
+    vague = _vague_classes(places.values(), holding)
     modules = [
         replace(
             node,
@@ -89,13 +90,17 @@ def _is_forward_module(node: Node) -> bool:
     return not is_operator(node) and node.direction is not Direction.BACKWARD and not holds_gradients(node)
 
 
-def _vague_classes(nodes: Iterable[Node]) -> set[str]:
-    """Return the classes that do not say what a module does: those of modules that do several things.
+def _vague_classes(nodes: Iterable[Node], holding: Container[int]) -> set[str]:
+    """Return the classes that do not say what a module does; their weights, names and shapes still tell.
 
-    An exporter or a compiler gives all modules one class; their weights, names and shapes still tell.
+    An exporter or a compiler gives all modules one class, whatever they do. Nobody but its author knows a
+    class of his own: where its modules hold no others, they do one thing.
     """
     kinds: defaultdict[str, set[OpKind]] = defaultdict(set)
+    hold_others: set[str] = set()
     for node in nodes:
         if node.type_name and kind_of(node) is OpKind.OTHER:
             kinds[node.type_name].add(kind_of(replace(node, type_name="")))
-    return {name for name, found in kinds.items() if len(found - {OpKind.OTHER}) > 1}
+            hold_others |= {node.type_name} if id(node) in holding else set()
+    several = {name for name, found in kinds.items() if len(found - {OpKind.OTHER}) > 1}
+    return several | (kinds.keys() - hold_others)

@@ -21,6 +21,7 @@ from msgspec.structs import replace
 from firstdrift.dumps.storage.views import PLUS
 from firstdrift.groups import known
 from firstdrift.matching.cross_framework.layer_ops import value_key
+from firstdrift.matching.implementations.boundaries import MADE_OTHERWISE
 from firstdrift.matching.implementations.element_order import with_order_of_weights
 from firstdrift.matching.implementations.thresholds import TWO_PARTS
 from firstdrift.matching.implementations.views import Seen, floating, seen, swapped, with_steps
@@ -65,12 +66,14 @@ class Pairer(Struct, frozen=True):
     Attributes:
         golden: the golden run; likewise target.
         made: what was paired as outputs so far: the key of the golden value, and that of the target value.
+        in_order: numbers of those of which no other order of elements is thought possible.
         linear: the matches of linear modules so far.
     """
 
     golden: Side
     target: Side
     made: tuple[dict[Hashable, int], dict[Hashable, int]] = field(default_factory=lambda: ({}, {}))
+    in_order: set[int] = field(default_factory=set)
     linear: set[int] = field(default_factory=set)
 
     def pair(self, tensors: TensorPairing, row: int, golden: Node, target: Node) -> None:
@@ -78,6 +81,7 @@ class Pairer(Struct, frozen=True):
         of_vocabulary = _is_of_vocabulary(golden) or _is_of_vocabulary(target)
         pairs: list[TensorPair] = []
         taken: tuple[set[Place], set[Place]] = set(), set()
+        is_linear = kind_of(golden) is kind_of(target) is OpKind.LINEAR
         for first, second, how in self._candidates(golden, target):
             places = (golden.name, first.label), (target.name, second.label)
             if places[0] in taken[0] or places[1] in taken[1] or self._are_made_apart(first, second):
@@ -88,13 +92,37 @@ class Pairer(Struct, frozen=True):
                 continue
             taken[0].add(places[0])
             taken[1].add(places[1])
-            self._remember(first, second)
+            self._remember(first, second, in_order=not is_linear)
             pairs.append(_pair(row, (golden, target), found, how))
-        if kind_of(golden) is kind_of(target) is OpKind.LINEAR and golden.direction is not Direction.BACKWARD:
+        if is_linear and golden.direction is not Direction.BACKWARD:
             self.linear.add(row)
             pairs = with_order_of_weights(pairs)
         tensors.pairs += pairs
         tensors.leave(row, [golden], [target], taken)
+
+    def pair_operators(self, tensors: TensorPairing, row: int, golden: Node, target: Node) -> None:
+        """Pair the tensors of two operators that are a match, if they are the same quantities.
+
+        Inside a module each implementation has its own code: only what was made by the same tells that two
+        products, or two sums, are the same one.
+        """
+        own = TensorPairing()
+        own.pair(row, golden, target)
+        if self._take_the_same(own):
+            for pair in own.pairs:
+                self._remember(pair.golden, pair.target, in_order=True)
+        else:
+            own.pairs = [replace(pair, incomparable=MADE_OTHERWISE) for pair in own.pairs]
+        tensors.add(own)
+
+    def _take_the_same(self, pairing: TensorPairing) -> bool:
+        """Tell whether all that two operators are given was made by the same, and lies in one order."""
+        given = [pair for pair in pairing.pairs if _is_given(pair.golden)]
+        left = (*pairing.unmatched_golden, *pairing.unmatched_target)
+        if not given or any(_is_given(each.record) for each in left):
+            return False
+        made = [self._made(pair.golden, pair.target) for pair in given]
+        return all(one == other and one in self.in_order for one, other in made)
 
     def _is_turned(self, golden: Node, target: Node, record: TensorRecord) -> bool:
         """Tell whether a weight as wide as high lies the other way round, as the others of its class do."""
@@ -112,12 +140,15 @@ class Pairer(Struct, frozen=True):
         keys = value_key(golden), value_key(target)
         return self.made[0].get(keys[0]), self.made[1].get(keys[1])
 
-    def _remember(self, golden: TensorRecord, target: TensorRecord) -> None:
+    def _remember(self, golden: TensorRecord, target: TensorRecord, *, in_order: bool) -> None:
         keys = value_key(golden), value_key(target)
-        if golden.role is target.role is Role.OUTPUT and None not in keys:
-            number = len(self.made[0])
-            if keys[0] not in self.made[0] and keys[1] not in self.made[1]:
-                self.made[0][keys[0]] = self.made[1][keys[1]] = number
+        if golden.role is not target.role or golden.role is Role.INPUT or None in keys:
+            return
+        number = len(self.made[0])
+        if keys[0] not in self.made[0] and keys[1] not in self.made[1]:
+            self.made[0][keys[0]] = self.made[1][keys[1]] = number
+        if in_order and self.made[0].get(keys[0]) == self.made[1].get(keys[1]):
+            self.in_order.add(self.made[0][keys[0]])
 
     def _of_one_making(self, golden: Node, target: Node) -> Candidates:
         """Yield the inputs that were made by what is the same."""
@@ -153,6 +184,10 @@ class Pairer(Struct, frozen=True):
             yield from _both(_with_bias("golden", first), _with_bias("target", second))
         elif not _are_other_scores(first, second):
             yield from _firsts(first, second)
+
+
+def _is_given(record: TensorRecord) -> bool:
+    return record.role is Role.INPUT and record.is_tensor and is_floating(record.dtype)
 
 
 def pairer_of(golden: SliceTree, target: SliceTree) -> Pairer:

@@ -23,7 +23,7 @@ def same_names(inner: Pairing) -> Iterator[Pair]:
     """Yield the free modules of one name, each the only one in a matched module of either side."""
     for golden, target in [(inner.golden.root, inner.target.root), *inner.pairs()]:
         first, second = inner.free_golden(inner.golden.forward[golden]), inner.target.forward[target]
-        yield from _of_one_name(
+        yield from of_one_key(
             inner,
             alone(first, inner.golden.relative_name),
             alone(inner.free_target(second), inner.target.relative_name),
@@ -33,20 +33,20 @@ def same_names(inner: Pairing) -> Iterator[Pair]:
 def same_paths(inner: Pairing) -> Iterator[Pair]:
     """Yield the free modules of one full path and call, wherever the two runs have called them from."""
     golden, target = inner.free_golden(range(inner.golden.root)), inner.free_target(range(inner.target.root))
-    yield from _of_one_name(
+    yield from of_one_key(
         inner,
         {call_key(inner.golden.nodes[index]): index for index in golden},
         {call_key(inner.target.nodes[index]): index for index in target},
     )
 
 
-def _of_one_name(
+def of_one_key(
     inner: Pairing, golden: Mapping[Hashable, int], target: Mapping[Hashable, int]
 ) -> Iterator[Pair]:
-    """Yield the free modules of one name that are not known to do other things."""
-    for name, first in golden.items():
-        if name in target and inner.is_free(pair := (first, target[name])):
-            kinds = kind_of(inner.golden.nodes[first]), kind_of(inner.target.nodes[target[name]])
+    """Yield the free modules of one key that are not known to do other things."""
+    for key, first in golden.items():
+        if key in target and inner.is_free(pair := (first, target[key])):
+            kinds = kind_of(inner.golden.nodes[first]), kind_of(inner.target.nodes[target[key]])
             if kinds[0] is kinds[1] or not CHARACTERISTIC.issuperset(kinds):
                 yield pair
 

@@ -1,0 +1,364 @@
+"""Write the pairs of `tests/dumps/implementations`: a model of transformers, and the same written otherwise.
+
+    python tests/interop/write_other_implementations.py out
+
+Weights and batch are the same; `golden` is transformers', `target` the other code, in some pairs with one
+fault. Needs torch, transformers and mindstudio-probe.
+"""
+
+import argparse
+import json
+import math
+import multiprocessing
+import tempfile
+from collections.abc import Callable
+from copy import deepcopy
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+from transformers import (
+    GPTNeoXConfig,
+    GPTNeoXForCausalLM,
+    LlamaConfig,
+    LlamaForCausalLM,
+    ViTConfig,
+    ViTForImageClassification,
+)
+
+HIDDEN, HEADS, LAYERS, WORDS, LENGTH = 32, 4, 3, 67, 7
+WIDTH = HIDDEN // HEADS
+
+
+def linear(weight: Tensor, bias: Tensor | None = None) -> nn.Linear:
+    """Make a linear module of a weight [out, in]."""
+    made = nn.Linear(weight.shape[1], weight.shape[0], bias=bias is not None)
+    made.weight.data.copy_(weight)
+    if bias is not None:
+        made.bias.data.copy_(bias)
+    return made
+
+
+def attend(query: Tensor, key: Tensor, value: Tensor, scale: float) -> Tensor:
+    """Attend causally: [batch, heads, sequence, width] each, to [batch, sequence, hidden]."""
+    batch, _, length, _ = query.shape
+    scores = query @ key.transpose(2, 3) / math.sqrt(WIDTH) * scale
+    shares = (scores + torch.full((length, length), -math.inf).triu(1)).softmax(-1)
+    return (shares @ value).transpose(1, 2).reshape(batch, length, -1)
+
+
+def angles(length: int, width: int) -> Tensor:
+    """Return the angle of each position and frequency."""
+    return torch.outer(torch.arange(length).float(), 10000.0 ** (-torch.arange(0, width, 2).float() / width))
+
+
+class Scaled(nn.Module):
+    """An RMS norm whose weight is called `scale`."""
+
+    def __init__(self, norm: nn.Module) -> None:
+        super().__init__()
+        self.scale, self.eps = nn.Parameter(norm.weight.data.clone()), norm.variance_epsilon
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.scale * (x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + self.eps))
+
+
+class ComplexAttention(nn.Module):
+    """Attention that rotates pairs of neighbours as complex numbers: query and key lie in that order."""
+
+    def __init__(self, source: nn.Module) -> None:
+        super().__init__()
+        self.wq, self.wk = (linear(in_pairs(one.weight)) for one in (source.q_proj, source.k_proj))
+        self.wv, self.wo, self.scale = linear(source.v_proj.weight), linear(source.o_proj.weight), 1.0
+
+    def forward(self, x: Tensor, turns: Tensor) -> Tensor:
+        query, key, value = (one(x).view(*x.shape[:2], -1, WIDTH) for one in (self.wq, self.wk, self.wv))
+        turned = (
+            torch.view_as_real(torch.view_as_complex(one.reshape(*one.shape[:-1], -1, 2)) * turns).flatten(3)
+            for one in (query, key)
+        )
+        query, key, value = (one.transpose(1, 2) for one in (*turned, value))
+        repeated = (one.repeat_interleave(HEADS // one.shape[1], 1) for one in (key, value))
+        return self.wo(attend(query, *repeated, self.scale))
+
+
+def in_pairs(weight: Tensor) -> Tensor:
+    """Let the two halves of each head take turns."""
+    return weight.view(-1, 2, WIDTH // 2, weight.shape[1]).transpose(1, 2).reshape(weight.shape)
+
+
+class FeedForward(nn.Module):
+    """A gated MLP, its activation a function."""
+
+    def __init__(self, source: nn.Module) -> None:
+        super().__init__()
+        self.w1, self.w2, self.w3 = (
+            linear(one.weight) for one in (source.gate_proj, source.down_proj, source.up_proj)
+        )
+        self.act = functional.silu
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.w2(self.act(self.w1(x)) * self.w3(x))
+
+
+class LlamaBlock(nn.Module):
+    """A layer of the Llama below."""
+
+    def __init__(self, source: nn.Module) -> None:
+        super().__init__()
+        self.attention, self.feed_forward = ComplexAttention(source.self_attn), FeedForward(source.mlp)
+        self.attention_norm, self.ffn_norm = (
+            Scaled(one) for one in (source.input_layernorm, source.post_attention_layernorm)
+        )
+
+    def forward(self, x: Tensor, turns: Tensor) -> Tensor:
+        x = x + self.attention(self.attention_norm(x), turns)
+        return x + self.feed_forward(self.ffn_norm(x))
+
+
+class Llama(nn.Module):
+    """A Llama with complex rotation and norms of its own class."""
+
+    def __init__(self, source: nn.Module) -> None:
+        super().__init__()
+        inner = source.model
+        self.tok_embeddings, self.norm = deepcopy(inner.embed_tokens), Scaled(inner.norm)
+        self.layers = nn.ModuleList(map(LlamaBlock, inner.layers))
+        self.output = linear(source.lm_head.weight)
+
+    def forward(self, ids: Tensor) -> Tensor:
+        at = angles(ids.shape[1], WIDTH)
+        x, turns = self.tok_embeddings(ids), torch.polar(torch.ones_like(at), at)[None, :, None]
+        for layer in self.layers:
+            x = layer(x, turns)
+        return self.output(self.norm(x))
+
+
+class NeoXBlock(nn.Module):
+    """A layer with attention and MLP side by side, without modules for either; its sums in another order."""
+
+    def __init__(self, source: nn.Module) -> None:
+        super().__init__()
+        both = source.attention.query_key_value
+        weight, bias = both.weight.view(HEADS, 3, WIDTH, -1), both.bias.view(HEADS, 3, WIDTH)
+        self.wq, self.wk, self.wv = (
+            linear(weight[:, at].reshape(HIDDEN, -1), bias[:, at].reshape(-1)) for at in range(3)
+        )
+        self.wo, self.ln1, self.ln2, self.up, self.down = map(
+            deepcopy,
+            (
+                source.attention.dense,
+                source.input_layernorm,
+                source.post_attention_layernorm,
+                source.mlp.dense_h_to_4h,
+                source.mlp.dense_4h_to_h,
+            ),
+        )
+        self.act = functional.gelu
+
+    def forward(self, x: Tensor, at: Tensor) -> Tensor:
+        normed = self.ln1(x)
+        query, key, value = (
+            one(normed).view(*x.shape[:2], HEADS, WIDTH).transpose(1, 2)
+            for one in (self.wq, self.wk, self.wv)
+        )
+        attended = self.wo(attend(rotated(query, at), rotated(key, at), value, 1.0))
+        return x + attended + self.down(self.act(self.up(self.ln2(x))))
+
+
+def rotated(states: Tensor, at: Tensor) -> Tensor:
+    """Rotate the first quarter of each head by halves."""
+    turned, kept = states[..., : at.shape[1]], states[..., at.shape[1] :]
+    half = at.shape[1] // 2
+    other = torch.cat([-turned[..., half:], turned[..., :half]], -1)
+    return torch.cat([turned * at.cos() + other * at.sin(), kept], -1)
+
+
+class NeoX(nn.Module):
+    """A GPT-NeoX with query, key and value apart."""
+
+    def __init__(self, source: nn.Module) -> None:
+        super().__init__()
+        inner = source.gpt_neox
+        self.embed, self.ln_f = deepcopy(inner.embed_in), deepcopy(inner.final_layer_norm)
+        self.blocks, self.unembed = nn.ModuleList(map(NeoXBlock, inner.layers)), linear(source.lm_head.weight)
+
+    def forward(self, ids: Tensor) -> Tensor:
+        x, at = self.embed(ids), angles(ids.shape[1], WIDTH // 4).repeat(1, 2)
+        for block in self.blocks:
+            x = block(x, at)
+        return self.unembed(self.ln_f(x))
+
+
+class FusedAttention(nn.Module):
+    """Attention of images with one linear module for query, key and value."""
+
+    def __init__(self, source: nn.Module) -> None:
+        super().__init__()
+        parts = source.q_proj, source.k_proj, source.v_proj
+        self.qkv = linear(*(torch.cat([getattr(one, name) for one in parts]) for name in ("weight", "bias")))
+        self.proj = deepcopy(source.o_proj)
+
+    def forward(self, x: Tensor) -> Tensor:
+        parts = self.qkv(x).reshape(*x.shape[:2], 3, HEADS, WIDTH).permute(2, 0, 3, 1, 4)
+        return self.proj(functional.scaled_dot_product_attention(*parts).transpose(1, 2).reshape(x.shape))
+
+
+class Mlp(nn.Module):
+    """An MLP whose activation is a module."""
+
+    def __init__(self, source: nn.Module) -> None:
+        super().__init__()
+        self.fc1, self.act, self.fc2 = deepcopy(source.fc1), nn.GELU(), deepcopy(source.fc2)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.fc2(self.act(self.fc1(x)))
+
+
+class ImageBlock(nn.Module):
+    """A layer of the ViT below."""
+
+    def __init__(self, source: nn.Module) -> None:
+        super().__init__()
+        self.norm1, self.norm2 = deepcopy(source.layernorm_before), deepcopy(source.layernorm_after)
+        self.attn, self.mlp = FusedAttention(source.attention), Mlp(source.mlp)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = x + self.attn(self.norm1(x))
+        return x + self.mlp(self.norm2(x))
+
+
+class Patches(nn.Module):
+    """Turns the patches of an image into vectors."""
+
+    def __init__(self, source: nn.Module) -> None:
+        super().__init__()
+        self.proj = deepcopy(source)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.proj(x).flatten(2).transpose(1, 2)
+
+
+class ImageTransformer(nn.Module):
+    """A ViT that adds its positions itself."""
+
+    def __init__(self, source: nn.Module) -> None:
+        super().__init__()
+        inner = source.vit
+        self.first = nn.Parameter(inner.embeddings.cls_token.data.clone())
+        self.positions = nn.Parameter(inner.embeddings.position_embeddings.data.clone())
+        self.patch_embed = Patches(inner.embeddings.patch_embeddings.projection)
+        self.blocks = nn.Sequential(*map(ImageBlock, inner.layers))
+        self.norm, self.head = deepcopy(inner.layernorm), deepcopy(source.classifier)
+
+    def forward(self, images: Tensor) -> Tensor:
+        patches = self.patch_embed(images)
+        x = torch.cat([self.first.expand(len(patches), -1, -1), patches], 1) + self.positions
+        return self.head(self.norm(self.blocks(x))[:, 0])
+
+
+def scaled(name: str, factor: float) -> Callable[[nn.Module], None]:
+    """Return a fault: one weight times a factor."""
+
+    def plant(model: nn.Module) -> None:
+        model.get_parameter(name).data.mul_(factor)
+
+    return plant
+
+
+def ones(name: str) -> Callable[[nn.Module], None]:
+    """Return a fault: one weight was not loaded."""
+
+    def plant(model: nn.Module) -> None:
+        model.get_parameter(name).data.fill_(1.0)
+
+    return plant
+
+
+def healthy(_: nn.Module) -> None:
+    """Plant nothing."""
+
+
+SIZES = {"hidden_size": HIDDEN, "num_hidden_layers": LAYERS, "num_attention_heads": HEADS}
+SIZES |= {"intermediate_size": 56, "attn_implementation": "eager"}
+OF_WORDS = {"vocab_size": WORDS, "bos_token_id": 1, "eos_token_id": 2}
+MODELS: dict[str, tuple[Callable[[], nn.Module], type[nn.Module], bool]] = {
+    "llama": (
+        lambda: LlamaForCausalLM(LlamaConfig(**SIZES, **OF_WORDS, num_key_value_heads=2)),
+        Llama,
+        False,
+    ),
+    "neox": (lambda: GPTNeoXForCausalLM(GPTNeoXConfig(**SIZES, **OF_WORDS)), NeoX, False),
+    "vit": (
+        lambda: ViTForImageClassification(ViTConfig(**SIZES, image_size=16, patch_size=4)),
+        ImageTransformer,
+        True,
+    ),
+}
+PAIRS: dict[str, tuple[str, Callable[[nn.Module], None], str, str]] = {
+    "llama_healthy": ("llama", healthy, "mix", "statistics"),
+    "llama_healthy_values": ("llama", healthy, "mix", "tensor"),
+    "llama_wo": ("llama", scaled("layers.1.attention.wo.weight", 1.3), "mix", "statistics"),
+    "llama_norm": ("llama", ones("layers.1.ffn_norm.scale"), "L0", "statistics"),
+    "neox_healthy": ("neox", healthy, "mix", "statistics"),
+    "neox_down": ("neox", scaled("blocks.1.down.weight", 1.3), "mix", "statistics"),
+    "vit_healthy": ("vit", healthy, "mix", "statistics"),
+    "vit_patches": ("vit", scaled("patch_embed.proj.weight", 1.1), "L0", "statistics"),
+}
+"""By name: the model, what is planted, and msprobe's level and task."""
+
+
+def written(model: nn.Module, given: Tensor, dump: str, level: str, task: str) -> None:
+    """Dump one forward pass."""
+    from msprobe.pytorch import PrecisionDebugger
+
+    said = {"task": task, "dump_path": dump, "rank": [], "step": [], "level": level}
+    with tempfile.TemporaryDirectory() as folder:
+        config = Path(folder) / "config.json"
+        config.write_text(json.dumps(said | {task: {"scope": [], "list": [], "data_mode": ["all"]}}))
+        debugger = PrecisionDebugger(config_path=str(config))
+        debugger.start(model=model)
+        with torch.no_grad():
+            model(given)
+        debugger.stop()
+        debugger.step()
+
+
+def write_side(name: str, side: str, dump: str) -> None:
+    """Write one side of a pair; in a process of its own, for msprobe counts the calls of a process."""
+    kind, plant, level, task = PAIRS[name]
+    make, other, is_of_images = MODELS[kind]
+    torch.manual_seed(3)
+    model: Any = make().eval()
+    for weight in model.parameters():
+        # Norms near one, all else so large that each layer counts.
+        weight.data = (
+            1 + 0.1 * torch.randn_like(weight)
+            if weight.dim() < 2
+            else torch.randn_like(weight) / math.sqrt(weight[0].numel())
+        )
+    given = torch.randn(2, 3, 16, 16) if is_of_images else torch.randint(3, WORDS, (2, LENGTH))
+    if side == "target":
+        model = other(model).eval()
+        plant(model)
+    written(model, given, dump, level, task)
+
+
+def main() -> None:
+    """Write all pairs."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("folder", type=Path)
+    folder = parser.parse_args().folder.resolve()
+    for name in PAIRS:
+        for side in ("golden", "target"):
+            writer = multiprocessing.Process(target=write_side, args=(name, side, str(folder / name / side)))
+            writer.start()
+            writer.join()
+            if writer.exitcode:
+                raise SystemExit(f"{name}/{side} could not be written")
+
+
+if __name__ == "__main__":
+    main()

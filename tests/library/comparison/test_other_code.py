@@ -1,0 +1,64 @@
+"""A model of transformers against the same written otherwise.
+
+`tests/interop/write_other_implementations.py` has written the pairs.
+
+What operators do inside a module is the affair of each implementation: other order of sums, complex
+rotation, functions for modules. Only what works on the same quantities is compared.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from firstdrift import Report, compare
+from firstdrift.comparison.exit_status import exit_status
+
+
+@pytest.fixture
+def answer(unpacked: Callable[[str], Path]) -> Callable[[str], Report]:
+    """Return a function that compares a pair."""
+
+    def compared(name: str) -> Report:
+        folder = unpacked(f"implementations/{name}")
+        return compare(folder / "golden", folder / "target")
+
+    return compared
+
+
+@pytest.mark.parametrize("name", ["llama_healthy", "llama_healthy_values", "neox_healthy", "vit_healthy"])
+def test_other_code_that_does_the_same_is_no_fault(answer: Callable[[str], Report], name: str) -> None:
+    report = answer(name)
+    coverage = report.findings.coverage
+    assert exit_status(report) == 0
+    assert coverage is not None
+    assert coverage.compared_outputs == coverage.outputs == 1
+    assert coverage.compared_nodes > coverage.nodes / 2
+
+
+@pytest.mark.parametrize(
+    ("name", "golden", "target"),
+    [
+        ("llama_wo", "model.layers.1.self_attn.o_proj", "layers.1.attention.wo"),
+        ("llama_norm", "model.layers.1.post_attention_layernorm", "layers.1.ffn_norm"),
+        ("neox_down", "gpt_neox.layers.1.mlp.dense_4h_to_h", "blocks.1.down"),
+        ("vit_patches", "vit.embeddings.patch_embeddings.projection", "patch_embed.proj"),
+    ],
+)
+def test_a_faulty_weight_is_named(
+    answer: Callable[[str], Report], name: str, golden: str, target: str
+) -> None:
+    found = answer(name).findings.first_bad_node
+    assert found is not None
+    nodes = found.golden, found.target
+    assert [node and node.split(".", 1)[1].rsplit(".", 3)[0] for node in nodes] == [golden, target]
+
+
+def test_operators_that_work_on_other_quantities_are_not_compared(answer: Callable[[str], Report]) -> None:
+    """Query and key lie in another order, as their weights do: what is made from them is not compared."""
+    reasons = {
+        pair.golden_node: pair.incomparable.id
+        for pair in answer("llama_wo").slices[0].plan.pairs
+        if pair.incomparable is not None
+    }
+    assert reasons["Torch.matmul.0.forward"] == "matching.incomparable.made_otherwise"
