@@ -11,6 +11,7 @@ from msgspec import Struct
 from firstdrift.comparison.left_over import MatchedNames, reasons_left_over
 from firstdrift.comparison.levels import level_of
 from firstdrift.comparison.report import Report, SliceResult
+from firstdrift.groups import positions
 from firstdrift.matching.plan import TensorPair, UnmatchedTensor
 from firstdrift.metrics.measurement import (
     DIFFERENCE_METRICS,
@@ -56,7 +57,7 @@ COLUMNS = (
     *(f"target_{side}" for side in _SIDES),
     "reasons",
 )
-_PLACES = {column: place for place, column in enumerate(COLUMNS)}
+_PLACES = positions(COLUMNS)
 
 
 def columns_of(report: Report) -> tuple[str, ...]:

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
+from firstdrift.groups import gathered
 from firstdrift.matching.plan import SlicePlan
 from firstdrift.model.names import PARAMETERS_GRAD
 from firstdrift.model.node import Direction, Node, NodeKind
@@ -194,9 +195,7 @@ def _drafts(golden: Slice, target: Slice, plan: SlicePlan) -> list[_Draft]:
 
 
 def _in_pre_order(drafts: list[_Draft], parents: list[int | None]) -> tuple[TreeRow, ...]:
-    children: dict[int | None, list[int]] = {}
-    for child, parent in enumerate(parents):
-        children.setdefault(parent, []).append(child)
+    children = gathered((parent, child) for child, parent in enumerate(parents))
     visited: list[tuple[int, int | None, int]] = []  # (draft, index of the parent row, depth)
     stack: list[tuple[int, int | None, int]] = [
         (draft, None, 0) for draft in reversed(children.get(None, []))
