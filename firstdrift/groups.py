@@ -1,8 +1,8 @@
-"""Items by what they have in common."""
+"""Items by what they have in common, by where they stand, and those that are known."""
 
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Mapping
-from typing import TypeVar
+from typing import Any, TypeVar
 
 Item = TypeVar("Item")
 Key = TypeVar("Key", bound=Hashable)
@@ -42,3 +42,8 @@ def known(values: Iterable[Item | None]) -> list[Item]:
 def known_items(values: Mapping[Key, Item | None]) -> dict[Key, Item]:
     """Return the values that are known, by their keys: all but None."""
     return {key: value for key, value in values.items() if value is not None}
+
+
+def fields_of(record: object, names: Iterable[str]) -> dict[str, Any]:
+    """Return fields of a record by their names."""
+    return {name: getattr(record, name) for name in names}

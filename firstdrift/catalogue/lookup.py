@@ -9,6 +9,7 @@ from sqlalchemy import ColumnElement, SQLColumnExpression
 from sqlalchemy.orm import Session
 
 from firstdrift.errors import NotInCatalogueError
+from firstdrift.groups import fields_of
 from firstdrift.paths import unspelt
 from firstdrift.wording.message import Message
 
@@ -18,7 +19,7 @@ Found = TypeVar("Found")
 
 def record_of(kind: type[Made], entry: Any, **others: Any) -> Made:  # noqa: ANN401 (an entry, or columns)
     """Make a record of the columns that are called as its fields are, and of what else is given."""
-    return kind(**{name: getattr(entry, name) for name in _columns(kind, *others)}, **others)
+    return kind(**fields_of(entry, _columns(kind, *others)), **others)
 
 
 @cache

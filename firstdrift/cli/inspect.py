@@ -1,11 +1,13 @@
 """`firstdrift inspect`: what a dump is, without a partner."""
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from firstdrift.exits import FOUND, UNUSABLE
+from firstdrift.groups import known_items
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -40,24 +42,24 @@ def inspect(
     from firstdrift.comparison.inspection import inspect_dump
     from firstdrift.exports.text import inspection_text
 
-    is_shown = tree or overflow
-    for name, number in place.items():
-        if number is not None and not is_shown:
-            raise click.UsageError(f"--{name} says what --tree and --overflow show: give one of them too.")
+    is_shown, wanted = tree or overflow, known_items(place)
+    if wanted and not is_shown:
+        raise click.UsageError(
+            f"--{next(iter(wanted))} says what --tree and --overflow show: give one of them too."
+        )
     found = inspect_dump(dump)
     if not as_json:
         click.echo(inspection_text(found))
     views: list[SliceView] = []
+    show = views.append if as_json else partial(_print, tree=tree, overflow=overflow)
     overflows, is_whole = False, found.is_whole
     for view in _views(dump, place) if is_shown else ():
-        overflows, is_whole = overflows or bool(view.overflow), is_whole and not view.unknown
-        if as_json:
-            views.append(view)
-        else:
-            _print(view, tree=tree, overflow=overflow)
+        overflows |= overflow and bool(view.overflow)
+        is_whole &= not view.unknown
+        show(view)
     if as_json:
         _print_object(found, views, tree=tree, overflow=overflow)
-    ctx.exit(FOUND if overflow and overflows else 0 if is_whole else UNUSABLE)
+    ctx.exit(FOUND if overflows else 0 if is_whole else UNUSABLE)
 
 
 def _views(dump: Path, place: dict[str, int | None]) -> "Iterator[SliceView]":

@@ -2,14 +2,16 @@
 
 import os
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from firstdrift.wording.message import Message
 
 if TYPE_CHECKING:
     from firstdrift.comparison.report import Report
 
+Written = TypeVar("Written")
 _FILES: Final = (
     "csv_file",
     "xlsx_file",
@@ -42,13 +44,12 @@ def write_files(report: "Report", chosen: dict[str, Any]) -> None:
     """
     if not any(map(chosen.get, _FILES)):
         return
-    from firstdrift.errors import SettingsError
     from firstdrift.exports.advisor import write_advice
-    from firstdrift.exports.mapping_yaml import write_data_mapping, write_layer_mapping
+    from firstdrift.exports.mapping_yaml import data_mapping, layer_mapping, write_mapping
     from firstdrift.exports.match_set_json import write_suggested_matches
     from firstdrift.exports.spreadsheets import write_csv, write_xlsx
     from firstdrift.exports.tool_tables import layout_of_report
-    from firstdrift.exports.view_mapping import write_view_mapping
+    from firstdrift.exports.view_mapping import view_mapping
 
     columns: str = chosen["columns"]
     writers: dict[str, Callable[[Report, Path], None]] = {
@@ -56,19 +57,29 @@ def write_files(report: "Report", chosen: dict[str, Any]) -> None:
         "xlsx_file": lambda report, file: write_xlsx(report, file, layout_of_report(columns, report)),
         "html_file": _write_html,
         "advisor_file": write_advice,
-        "data_mapping_file": write_data_mapping,
-        "layer_mapping_file": write_layer_mapping,
-        "view_mapping_file": write_view_mapping,
+        "data_mapping_file": partial(write_mapping, data_mapping),
+        "layer_mapping_file": partial(write_mapping, layer_mapping),
+        "view_mapping_file": partial(write_mapping, view_mapping),
         "suggested_file": write_suggested_matches,
     }
     for option, write in writers.items():
-        if (file := chosen[option]) is None:
-            continue
-        try:
+        write_file(write, report, chosen[option])
+
+
+def write_file(write: "Callable[[Written, Path], object]", report: "Written", file: Path | None) -> None:
+    """Write a file, if it was asked for.
+
+    Raises:
+        SettingsError: it cannot be written.
+    """
+    from firstdrift.errors import SettingsError
+
+    try:
+        if file is not None:
             write(report, file)
-        except OSError as error:
-            why = Message.of("cli.report_not_written", why=error.strerror)
-            raise SettingsError(why, path=error.filename or file) from error
+    except OSError as error:
+        why = Message.of("cli.report_not_written", why=error.strerror)
+        raise SettingsError(why, path=error.filename or file) from error
 
 
 def _write_html(report: "Report", file: Path) -> None:

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from firstdrift.cli.reports import require_writable
+from firstdrift.cli.reports import require_writable, write_file
 from firstdrift.exits import FOUND, UNUSABLE
 from firstdrift.wording.message import Message
 
@@ -94,14 +94,7 @@ def _print(report: "RolloutReport", chosen: dict[str, Any]) -> None:
         click.echo(rollout_text(report))
         if compared is not None:
             click.echo(f"\n{text_of(compared[0])}\n{report_text(compared[1])}")
-    if (file := chosen["csv_file"]) is not None:
-        try:
-            write_rollout_csv(report, file)
-        except OSError as error:
-            from firstdrift.errors import SettingsError
-
-            why = Message.of("cli.report_not_written", why=error.strerror)
-            raise SettingsError(why, path=error.filename or file) from error
+    write_file(write_rollout_csv, report, chosen["csv_file"])
 
 
 def _compare_dumps(report: "RolloutReport", dumps: tuple[Path, Path]) -> Any:  # noqa: ANN401 (as above)

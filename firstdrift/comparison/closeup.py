@@ -11,6 +11,7 @@ from msgspec import Struct
 from firstdrift.dumps.storage.tensor_data import load_tensor
 from firstdrift.errors import TensorUnreadableError
 from firstdrift.matching.plan import TensorPair
+from firstdrift.matching.structure.statistics_similarity import bare_shape
 from firstdrift.metrics.comparability import ReasonedError, common_shape, shapes_differ
 from firstdrift.metrics.measurement import Measurement, MeasurementKind, SideSummary
 from firstdrift.model.tensor import DataLocation, TensorRecord, is_part_of_rank
@@ -87,15 +88,10 @@ def load_pair(pair: TensorPair, measured: Measurement) -> LoadedPair:
     notes = [*pair.transform, *filter(None, [how])]
     if not pair.transform and golden.shape != target.shape:
         notes.append(Message.of("closeup.reshaped", golden=golden.shape, target=target.shape, shape=shape))
-    fine = max(shapes, key=lambda each: len(_bare(each)))
-    has_more = len(_bare(fine)) > len(_bare(shape))
+    fine = max(shapes, key=lambda each: len(bare_shape(each)))
+    has_more = len(bare_shape(fine)) > len(bare_shape(shape))
     both = _reshaped(golden, shape), _reshaped(target, shape)
     return LoadedPair(*both, fine if has_more else None, shapes, tuple(notes))
-
-
-def _bare(shape: tuple[int, ...]) -> tuple[int, ...]:
-    """Leave out dimensions of one index."""
-    return tuple(size for size in shape if size != 1)
 
 
 def why_not(pair: TensorPair, measured: Measurement) -> Message | None:
@@ -169,7 +165,7 @@ def _require_as_measured(summary: SideSummary | None, array: "Array", side: str)
 
 def _reshaped(array: "Array", shape: tuple[int, ...]) -> "Array":
     """Give an array another shape; one that would be copied for that must not be large."""
-    is_copied = _bare(array.shape) != _bare(shape) and not array.flags.c_contiguous
+    is_copied = bare_shape(array.shape) != bare_shape(shape) and not array.flags.c_contiguous
     if is_copied and array.size > LARGEST_COPY:
         raise NothingToSeeError(Message.of("closeup.too_large_to_reorder", size=array.size))
     return array.reshape(shape)

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from firstdrift.dumps.detect import open_dump
 from firstdrift.dumps.storage.tensor_data import load_tensor
 from firstdrift.errors import DumpUnreadableError, SettingsError
+from firstdrift.groups import gathered
 from firstdrift.matching.plan import MatchingRules
 from firstdrift.matching.slice_selection import is_chosen
 from firstdrift.metrics.comparability import IncomparableError
@@ -200,10 +201,8 @@ def _view(record: TensorRecord) -> TensorView:
 
 def _in_tree_order(read: Slice) -> Iterator[tuple[Node, int]]:
     """Yield parents before what is inside them, siblings in execution order, each with its depth."""
-    inside: dict[str | None, list[Node]] = {}
     names = {node.name for node in read.nodes}
-    for node in read.nodes:
-        inside.setdefault(node.parent if node.parent in names else None, []).append(node)
+    inside = gathered((node.parent if node.parent in names else None, node) for node in read.nodes)
     left = [(node, 0) for node in reversed(inside.pop(None, []))]
     while left:
         node, depth = left.pop()

@@ -11,6 +11,7 @@ from msgspec import Struct
 from firstdrift.comparison.left_over import MatchedNames, reasons_left_over
 from firstdrift.comparison.levels import level_of
 from firstdrift.comparison.report import Report, SliceResult
+from firstdrift.groups import positions
 from firstdrift.matching.plan import TensorPair, UnmatchedTensor
 from firstdrift.metrics.measurement import (
     DIFFERENCE_METRICS,
@@ -22,6 +23,7 @@ from firstdrift.metrics.measurement import (
 from firstdrift.model.slice import Coordinates
 from firstdrift.model.tensor import TensorRecord
 from firstdrift.verdict.judgement import PairJudgement
+from firstdrift.verdict.tree import rows_by_match
 from firstdrift.wording.text import text_of, texts_of
 
 Cell = str | float | int | None
@@ -55,7 +57,7 @@ COLUMNS = (
     *(f"target_{side}" for side in _SIDES),
     "reasons",
 )
-_PLACES = {column: place for place, column in enumerate(COLUMNS)}
+_PLACES = positions(COLUMNS)
 
 
 def columns_of(report: Report) -> tuple[str, ...]:
@@ -119,7 +121,7 @@ Line = PairLine | UnmatchedLine
 def lines_of(report: Report) -> Iterator[Line]:
     """Give a line for each pair, unmatched node and unmatched tensor, slice by slice."""
     for result in report.slices:
-        row_of_match = {row.match: row for row in result.rows if row.match is not None}
+        row_of_match = rows_by_match(result.rows)
         at, plan = result.judgement.coordinates, result.plan
         levels = {index: level_of(row.kind, row.path) for index, row in row_of_match.items()}
         for index, pair in enumerate(plan.pairs):

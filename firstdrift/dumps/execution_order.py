@@ -19,7 +19,7 @@ from math import prod
 from zlib import crc32
 
 from firstdrift.dumps.nodes import of_role
-from firstdrift.groups import gathered, known
+from firstdrift.groups import gathered, known, positions
 from firstdrift.model.tensor import Role, TensorRecord
 from firstdrift.operators.paths import stage_of
 
@@ -157,7 +157,7 @@ def _order_by_name(siblings: Sequence[str], labels: Mapping[str, str]) -> list[s
 
 def _follow_flows(siblings: list[str], takers: Mapping[str, set[str]]) -> tuple[list[str], int]:
     """Move siblings as little as it takes for givers to come before takers."""
-    place = {name: at for at, name in enumerate(siblings)}
+    place = positions(siblings)
     flows = [
         (place[giver], place[taker])
         for giver in siblings

@@ -10,7 +10,6 @@ After a call its arguments are saved once more, as outputs: those are called "ou
 """
 
 import re
-from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
@@ -33,7 +32,7 @@ from firstdrift.dumps.storage.folders import (
 )
 from firstdrift.dumps.storage.tensor_data import records_of_file
 from firstdrift.errors import DumpUnreadableError
-from firstdrift.groups import known
+from firstdrift.groups import gathered, known
 from firstdrift.model.slice import Coordinates, Dump, Slice, SliceListing
 from firstdrift.model.tensor import Role
 from firstdrift.wording.message import Message
@@ -151,9 +150,7 @@ def _when(item: tuple[Listed, _Saved]) -> tuple[Place, bool, str]:
 def _labels(places: Iterable[Place]) -> Mapping[Place, str]:
     """Name each module by its class, with a number where what called it called several of that class."""
     known = {place[: at + 1] for place in places for at in range(len(place))}
-    alike: defaultdict[tuple[Place, str], list[Place]] = defaultdict(list)
-    for place in sorted(known):
-        alike[place[:-1], place[-1][1].replace(".", "_")].append(place)
+    alike = gathered(((place[:-1], place[-1][1].replace(".", "_")), place) for place in sorted(known))
     return {
         place: name if len(group) == 1 else f"{name}.{at}"
         for (_, name), group in alike.items()

@@ -8,7 +8,7 @@ Neither can say that several modules were fused into one: comments name those. A
 the parts, as people write it by hand, and from that firstdrift finds the others again.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
 from pathlib import Path
 from typing import Final
@@ -74,14 +74,9 @@ def layer_mapping(plans: Iterable[SlicePlan]) -> str:
     return _document({TOP_LAYER: entries or partners}, plans)
 
 
-def write_data_mapping(report: Report, path: Path) -> None:
-    """Write the data mapping of a report; raise OSError if it cannot be written."""
-    path.write_text(data_mapping(result.plan for result in report.slices), "utf-8", newline="\n")
-
-
-def write_layer_mapping(report: Report, path: Path) -> None:
-    """Write the layer mapping of a report; raise OSError if it cannot be written."""
-    path.write_text(layer_mapping(result.plan for result in report.slices), "utf-8", newline="\n")
+def write_mapping(mapping: Callable[[Iterable[SlicePlan]], str], report: Report, path: Path) -> None:
+    """Write a mapping of a report, such as `data_mapping`; raise OSError if it cannot be written."""
+    path.write_text(mapping(result.plan for result in report.slices), "utf-8", newline="\n")
 
 
 def item_name(node: str, record: TensorRecord) -> str:

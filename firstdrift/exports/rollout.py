@@ -6,9 +6,11 @@ from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
+from msgspec.structs import asdict
 
 from firstdrift.exports.spreadsheets import write_csv_of_rows
 from firstdrift.exports.text import printable
+from firstdrift.groups import fields_of
 from firstdrift.rollout.experts import ExpertsOfPair
 from firstdrift.rollout.read import placed
 from firstdrift.rollout.report import ExpertsReport, PositionBin, RolloutReport, SequencePair
@@ -129,7 +131,7 @@ def rollout_object(report: RolloutReport) -> dict[str, Any]:
         "rollout": _side_object(report.rollout),
         "trainer": _side_object(report.trainer),
         "paired_by": report.pairing.by,
-        "counts": {name: getattr(report.counts, name) for name in report.counts.__struct_fields__},
+        "counts": asdict(report.counts),
         "statistics": as_object(report.statistics) | {"noise": report.scale},
         "positions": list(map(_position_object, report.positions)),
         "prompts": [
@@ -290,7 +292,7 @@ def _position(one: PositionBin) -> Message:
 
 
 def _of(found: object, which: str, *names: str) -> Message:
-    return _said(which, **{name: getattr(found, name) for name in names})
+    return _said(which, **fields_of(found, names))
 
 
 def _said(which: str, /, **arguments: Argument) -> Message:

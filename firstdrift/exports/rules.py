@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from firstdrift.groups import fields_of
 from firstdrift.verdict.movable_thresholds import DEFAULTS
 from firstdrift.verdict.rule import Rule
 from firstdrift.verdict.rule_book import DOCUMENT, TABLES, title_of
@@ -40,7 +41,7 @@ def _object(entry: Rule) -> dict[str, Any]:
         "name": entry.name,
         "why": entry.why,
         "class": None if entry.node_class is None else entry.node_class.value,
-        "thresholds": {name: getattr(DEFAULTS, name) for name in entry.thresholds},
+        "thresholds": fields_of(DEFAULTS, entry.thresholds),
         "document": DOCUMENT,
         "place": entry.place,
     }

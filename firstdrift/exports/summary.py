@@ -14,6 +14,7 @@ from pathlib import PurePath
 from msgspec import Struct
 
 from firstdrift.comparison.report import DumpSummary, Report, SliceResult
+from firstdrift.groups import fields_of
 from firstdrift.matching.plan import Messages
 from firstdrift.model.slice import Coordinates
 from firstdrift.verdict.judgement import ORIGINS, Counts, Findings, NodeClass, Reasons, RowJudgement, Verdict
@@ -117,14 +118,7 @@ class Summary(Struct, frozen=True):
     @property
     def tone(self) -> Verdict:
         """How it came out as a whole."""
-        found, counts = self.findings, self.counts
-        if found.has_fault:
-            return Verdict.ERROR
-        if found.unlike is not None or found.not_judged is not None:
-            return Verdict.INCOMPARABLE
-        if found.input_differs or found.overflow or counts.error + counts.warning:
-            return Verdict.WARNING
-        return Verdict.INCOMPARABLE if counts.pairs == counts.incomparable else Verdict.PASS
+        return self.findings.tone(self.counts, self.unreadable)
 
 
 def summary_of(report: Report) -> Summary:
@@ -182,7 +176,7 @@ def names_of(left: Iterable[Coordinates]) -> Messages:
 def node_line(coordinates: Coordinates, row: TreeRow, judged: RowJudgement) -> NodeLine:
     """Describe a node at fault."""
     name = next(iter(row.target or row.golden), row.label)
-    of_row = {field: getattr(judged, field) for field in NodeLine.__struct_fields__[3:]}
+    of_row = fields_of(judged, NodeLine.__struct_fields__[3:])
     return NodeLine(coordinates, name, row.path, **of_row)
 
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from firstdrift.comparison.inspection import Inspection, SliceInspection
 from firstdrift.comparison.report import DumpSummary, Report
 from firstdrift.exports.report_json import coordinates_object, problem_objects
+from firstdrift.groups import fields_of
 from firstdrift.matching.plan import TensorPair
 from firstdrift.model.slice import Coordinates, Problem
 from firstdrift.operators.unknown import unknown_messages
@@ -266,7 +267,7 @@ def inspection_object(found: Inspection) -> dict[str, Any]:
 def _slice_object(one: SliceInspection) -> dict[str, Any]:
     return coordinates_object(one.coordinates) | {
         "nodes": one.modules + one.operators,
-        **{name: getattr(one, name) for name in _COUNTED},
+        **fields_of(one, _COUNTED),
         "order_origin": one.order_origin.message,
         "problems": problem_objects(one.problems),
     }

@@ -137,9 +137,9 @@ def _msit_cells(number: int, line: Line, divergence: Divergence) -> tuple[Cell, 
         *begin,
         *_msit_side(pair.golden_node, line.golden_type, pair.golden, measured.golden),
         *_msit_side(pair.target_node, line.target_type, pair.target, measured.target),
-        *(None if errors is None else getattr(errors, name) for name in _MSIT_ERRORS),
+        *(getattr(errors, name, None) for name in _MSIT_ERRORS),
         divergence(line),
-        None if errors is None else errors.relative_l2,
+        getattr(errors, "relative_l2", None),
         "" if why is None else text_of(why),
     )
 

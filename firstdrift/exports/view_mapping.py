@@ -10,12 +10,10 @@ out anew or taken in part. Weights and rows of experts, and what neighbours tell
 """
 
 from collections.abc import Iterable, Iterator
-from pathlib import Path
 from typing import Any, Final
 
 import yaml
 
-from firstdrift.comparison.report import Report
 from firstdrift.exports.mapping_yaml import item_name
 from firstdrift.matching.manual.mapping import VIEW
 from firstdrift.matching.plan import Joining, NodeMatch, SlicePlan, TensorPair
@@ -46,11 +44,6 @@ def view_mapping(plans: Iterable[SlicePlan]) -> str:
         [*items.values()] or {}, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=100
     )
     return text
-
-
-def write_view_mapping(report: Report, path: Path) -> None:
-    """Write the view mapping of a report; raise OSError if it cannot be written."""
-    path.write_text(view_mapping(result.plan for result in report.slices), "utf-8", newline="\n")
 
 
 def _item(match: NodeMatch, pair: TensorPair) -> dict[str, Any]:

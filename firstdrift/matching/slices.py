@@ -22,7 +22,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from firstdrift.errors import DumpUnreadableError
-from firstdrift.groups import grouped, known
+from firstdrift.groups import grouped, known, positions
 from firstdrift.matching.plan import MatchingRules, Messages, SlicePairing
 from firstdrift.matching.ranks.merge_slices import (
     SIDES,
@@ -174,7 +174,7 @@ def _keys(side: list[SliceListing], token_shift: int) -> list[Key]:
 
 def _number_models(side: list[SliceListing], keys: list[Key]) -> list[Key]:
     """Put in place of the rank which model of its side a slice is of: they are paired in order."""
-    numbers = {model: number for number, model in enumerate(models_of(side))}
+    numbers = positions(models_of(side))
     return [(key[0], numbers[model_of(one)], *key[2:]) for key, one in zip(keys, side, strict=True)]
 
 

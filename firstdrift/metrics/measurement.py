@@ -17,6 +17,7 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
+from firstdrift.groups import fields_of
 from firstdrift.wording.message import Message
 
 FITS_NOT: Final = frozenset(
@@ -337,7 +338,7 @@ class Measurement(Struct, frozen=True, gc=False):
         found: dict[str, float | int | None] = {}
         for part in (self.errors, self.integers, self.logits, self.differences):
             if part is not None:
-                found |= {name: getattr(part, name) for name in _SHOWN[type(part)]}
+                found |= fields_of(part, _SHOWN[type(part)])
         if self.equal is not None:
             found["equal"] = int(self.equal)
         return found | {result.name: result.value for result in self.custom or ()}

@@ -17,6 +17,7 @@ from typing import Any, Final, Literal, TypeVar
 import msgspec
 from msgspec import Struct
 
+from firstdrift.groups import positions
 from firstdrift.operators.kinds import ErrorModel, OpKind, snake_case
 
 PARAMETERS: Final = frozenset({"weight", "bias", "running_mean", "running_var", "gamma", "beta"})
@@ -174,7 +175,7 @@ def read_registry(operators: str, modules: str) -> Registry:
         by_alias=_index((alias, entry) for entry in by_id.values() for alias in aliases_of(entry)),
         by_name=_index((name, entry) for entry in by_module.values() for name in entry.names),
         fusions=rest.fusion,
-        stages={stage: place for place, stage in enumerate(rest.stages)},
+        stages=positions(rest.stages),
         stage_of_operators=rest.stage_of_operators,
         stage_of_numbers=rest.stage_of_numbers,
         paths={f"{key}.{use}": text for key, uses in rest.paths.items() for use, text in uses.items()},

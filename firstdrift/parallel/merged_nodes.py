@@ -10,6 +10,7 @@ from collections.abc import Hashable, Iterator, Mapping, Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
+from firstdrift.groups import positions
 from firstdrift.model.node import Direction, Node, NodeKind
 from firstdrift.model.slice import Slice
 from firstdrift.operators.properties import runs_after_the_passes
@@ -71,7 +72,7 @@ def merge_stage(stage: Mapping[int, Slice]) -> list[MergedNode]:
             held[identity][rank] = _left_alone(node) if node.name in apart[rank] else node
             parents[identity] = own.get(node.parent or "")
     ordered = sorted(held, key=places.__getitem__)
-    index: dict[int | None, int] = {identity: at for at, identity in enumerate(ordered)}
+    index: dict[int | None, int] = positions(ordered)
     return [_merged(held[identity], index.get(parents[identity])) for identity in ordered]
 
 
@@ -122,7 +123,7 @@ def _from_the_top(nodes: Sequence[Node]) -> Iterator[Node]:
 
 def select(nodes: Sequence[MergedNode], places: Sequence[int]) -> list[MergedNode]:
     """Return the nodes at some places alone; what is around one of them, if it is not there, is forgotten."""
-    new: dict[int | None, int] = {at: number for number, at in enumerate(places)}
+    new: dict[int | None, int] = positions(places)
     return [replace(nodes[at], parent=new.get(nodes[at].parent)) for at in places]
 
 

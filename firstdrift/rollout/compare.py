@@ -6,7 +6,7 @@ Tokens are compared while both sides have the same ones: behind another token, l
 another text.
 """
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
@@ -14,6 +14,7 @@ import numpy as np
 from msgspec import Struct
 
 from firstdrift.errors import SettingsError
+from firstdrift.groups import gathered
 from firstdrift.rollout import noise
 from firstdrift.rollout.experts import ExpertsOfPair, compare_experts
 from firstdrift.rollout.fields import GROUPS, IDS
@@ -230,9 +231,7 @@ def _by_position(
 
 
 def _by_prompt(pairs: Sequence[SequencePair], options: RolloutOptions) -> tuple[PromptGroup, ...]:
-    groups: dict[str, list[SequencePair]] = defaultdict(list)
-    for pair in pairs:
-        groups[pair.prompt].append(pair)
+    groups = gathered((pair.prompt, pair) for pair in pairs)
     if "" in groups or len(groups) == len(pairs):
         return ()
     found = [

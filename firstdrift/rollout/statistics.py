@@ -23,6 +23,7 @@ from typing import Any
 
 import numpy as np
 from msgspec import Struct
+from msgspec.structs import asdict
 
 from firstdrift.rollout.sequences import Flags, Floats
 
@@ -133,6 +134,4 @@ def _correlation(p: Floats, q: Floats) -> float | None:
 
 def as_object(found: Statistics) -> dict[str, Any]:
     """Return the numbers by name, with the share of tokens outside the band."""
-    return {name: getattr(found, name) for name in found.__struct_fields__} | {
-        "outside_share": found.outside_share
-    }
+    return asdict(found) | {"outside_share": found.outside_share}

@@ -12,7 +12,6 @@ of an operator that has no error model and was given what is off. What a second 
 token, step or rank) is one step surer.
 """
 
-from collections.abc import Sequence
 from enum import StrEnum
 from typing import Final
 
@@ -118,9 +117,3 @@ def seen_in(confidence: Confidence, slices: int) -> Confidence:
     """Make a finding surer that other slices show as well."""
     at = min(_ORDER.index(confidence.certainty) + (slices > 1), len(_ORDER) - 1)
     return replace(confidence, certainty=_ORDER[at], slices=slices)
-
-
-def surest(known: Sequence[Confidence | None]) -> Certainty | None:
-    """Return the certainty of the surest of several; None where nothing is known of any."""
-    certain = [one.certainty for one in known if one is not None]
-    return max(certain, key=_ORDER.index, default=None)

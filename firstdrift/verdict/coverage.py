@@ -1,6 +1,8 @@
 """How much of the golden dump was compared, in numbers."""
 
 from collections.abc import Sequence
+from operator import add
+from typing import Self
 
 from msgspec import Struct
 
@@ -8,7 +10,19 @@ from firstdrift.verdict.fixed_thresholds import LEAST_COVERED
 from firstdrift.wording.message import Message
 
 
-class Coverage(Struct, frozen=True):
+class Tally(Struct, frozen=True):
+    """Counts of a slice, which add up to those of several."""
+
+    def __add__(self, other: Self) -> Self:
+        """Add field by field."""
+        return type(self)(*map(add, self.values(), other.values()))
+
+    def values(self) -> tuple[int, ...]:
+        """Give the counts in the order of the fields."""
+        return tuple(getattr(self, name) for name in self.__struct_fields__)
+
+
+class Coverage(Tally, frozen=True):
     """What of a slice, or of several, was compared.
 
     Attributes:
@@ -31,14 +45,6 @@ class Coverage(Struct, frozen=True):
     compared_outputs: int = 0
     before_outputs: int = 0
     target_nodes: int = 0
-
-    def __add__(self, other: "Coverage") -> "Coverage":
-        """Add up two slices."""
-        return Coverage(*(a + b for a, b in zip(self.values(), other.values(), strict=True)))
-
-    def values(self) -> tuple[int, ...]:
-        """Give the numbers in the order of the fields."""
-        return tuple(getattr(self, name) for name in Coverage.__struct_fields__)
 
     @property
     def has_nodes(self) -> bool:

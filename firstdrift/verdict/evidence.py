@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from firstdrift.groups import known
 from firstdrift.matching.plan import SlicePlan
-from firstdrift.metrics.measurement import Measurement, MeasurementKind, SideSummary
+from firstdrift.metrics.measurement import Measurement, MeasurementKind
 from firstdrift.model.names import with_direction
 from firstdrift.model.node import Direction, NodeKind
 from firstdrift.model.slice import Coordinates
@@ -30,7 +30,7 @@ from firstdrift.verdict.router_ties import Choice, find_choices
 from firstdrift.verdict.row_errors import RowErrors, fingerprint, known_parameters, row_errors
 from firstdrift.verdict.systematic import SystematicWeights, in_weights, weights_of
 from firstdrift.verdict.training import Training, parameter_name
-from firstdrift.verdict.tree import TreeRow, holds_gradients
+from firstdrift.verdict.tree import TreeRow, holds_gradients, rows_by_match
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,7 +89,7 @@ class Evidence:
     @cached_property
     def row_of_match(self) -> Mapping[int, TreeRow]:
         """The rows by their matches."""
-        return {row.match: row for row in self.rows if row.match is not None}
+        return rows_by_match(self.rows)
 
     def row_of(self, pair: int) -> TreeRow:
         """Return the row that a pair of tensors belongs to."""
@@ -233,11 +233,6 @@ class Evidence:
     def pairs_of(self, error: RowErrors, role: Role) -> Iterator[int]:
         """Go through the pairs of a row that the dump gives a role."""
         return (at for at in error.pairs if self.plan.pairs[at].target.role is role)
-
-    def golden_sides(self, error: RowErrors, role: Role) -> Sequence[SideSummary]:
-        """Return what is known of the golden tensors of a row that the dump gives a role."""
-        sides = (self.measurements[at].golden for at in self.pairs_of(error, role))
-        return known(sides)
 
     def forward_partner(self, row: TreeRow) -> RowErrors | None:
         """Return the errors of the forward pass of a backward row."""

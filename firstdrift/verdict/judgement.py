@@ -15,7 +15,7 @@ from msgspec import Struct
 from firstdrift.model.slice import Coordinates
 from firstdrift.verdict.bit_count import BitsOfSlice
 from firstdrift.verdict.confidence import Confidence
-from firstdrift.verdict.coverage import Coverage
+from firstdrift.verdict.coverage import Coverage, Tally
 from firstdrift.verdict.movable_thresholds import DEFAULTS, Thresholds
 from firstdrift.verdict.training import Training
 from firstdrift.wording.message import Message
@@ -230,7 +230,7 @@ class Overflow(Struct, frozen=True):
     reason: Message
 
 
-class Counts(Struct, frozen=True):
+class Counts(Tally, frozen=True):
     """How many of each; unmatched counts are of nodes and tensors of paired and unpaired slices."""
 
     pairs: int = 0
@@ -242,14 +242,6 @@ class Counts(Struct, frozen=True):
     unmatched_target_nodes: int = 0
     unmatched_golden_tensors: int = 0
     unmatched_target_tensors: int = 0
-
-    def __add__(self, other: "Counts") -> "Counts":
-        """Add field by field."""
-        return Counts(*(a + b for a, b in zip(self.values(), other.values(), strict=True)))
-
-    def values(self) -> tuple[int, ...]:
-        """Give the counts in the order of the fields."""
-        return tuple(getattr(self, name) for name in Counts.__struct_fields__)
 
 
 class SliceJudgement(Struct, frozen=True):
@@ -386,3 +378,13 @@ class Findings(Struct, frozen=True):
         """Whether a fault was found: of a token, a node, or throughout."""
         found = self.first_bad_token is not None or self.first_bad_node is not None
         return found or any(one.is_fault for one in self.systematic)
+
+    def tone(self, counts: Counts, unreadable: int) -> Verdict:
+        """Say how the comparison came out as a whole: where a part cannot be read, nothing is well."""
+        if self.has_fault:
+            return Verdict.ERROR
+        if self.unlike is not None or self.not_judged is not None:
+            return Verdict.INCOMPARABLE
+        if self.input_differs or self.overflow or counts.error + counts.warning:
+            return Verdict.WARNING
+        return Verdict.PASS if counts.pairs > counts.incomparable and not unreadable else Verdict.INCOMPARABLE

@@ -15,6 +15,7 @@ from typing import Final, NamedTuple
 from msgspec import Struct
 
 from firstdrift.errors import SettingsError
+from firstdrift.groups import fields_of
 from firstdrift.model.tensor import UNIT_ROUNDOFF
 from firstdrift.wording.message import Message
 
@@ -184,7 +185,7 @@ def thresholds_from(given: Mapping[str, str | float], base: Thresholds = DEFAULT
     Raises:
         SettingsError: there is no threshold of that name, or its value is no number that makes sense.
     """
-    values = {name: getattr(base, name) for name in Thresholds.__struct_fields__}
+    values = fields_of(base, Thresholds.__struct_fields__)
     return Thresholds(**(values | {name: _value(name, text) for name, text in given.items()}))
 
 

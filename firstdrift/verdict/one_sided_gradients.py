@@ -43,7 +43,7 @@ def _of_matched_rows(plan: SlicePlan, rows: Sequence[TreeRow]) -> Iterator[tuple
 def _of_unmatched_rows(rows: Sequence[TreeRow]) -> Iterator[tuple[int, OneSidedGradient]]:
     gradients = list(filter(holds_gradients, rows))
     alone = [row for row in gradients if row.match is None]
-    sides = {"golden" if row.golden else "target" for row in alone}
+    sides = {row.side for row in alone}
     if len(sides) != 1 or len(alone) == len(gradients):
         return
     backward = {

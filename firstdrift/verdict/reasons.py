@@ -151,8 +151,7 @@ def entered(
 def runs_alone(evidence: Evidence, alone: TreeRow, after: TreeRow, error: RowErrors) -> Message:
     """Say that one side alone runs an operator, and which input is off after it."""
     size = _size(evidence, error.input, error.input_pair)
-    side = "golden" if alone.golden else "target"
-    return Message.of(f"reason.runs_alone_{side}", name=_named(alone), after=after.label, size=size)
+    return Message.of(f"reason.runs_alone_{alone.side}", name=_named(alone), after=after.label, size=size)
 
 
 def _missing_inside(evidence: Evidence, row: TreeRow) -> Reasons:

@@ -36,7 +36,7 @@ from firstdrift.operators.paths import (
 )
 from firstdrift.operators.properties import last_part, parameter_positions
 from firstdrift.verdict.fixed_thresholds import MOST_EXPERTS, MOST_SWAPPED, SAME_WEIGHTS
-from firstdrift.verdict.tree import TreeRow, kind_of_row, last_name
+from firstdrift.verdict.tree import TreeRow, kind_of_row, last_name, rows_by_match
 
 _Step: TypeAlias = tuple[int, str]
 """A step that each expert of a block does: the row of the block, and what it is called in the expert."""
@@ -125,7 +125,7 @@ class _Search:
     ) -> None:
         self.rows, self.plan, self.measurements, self.experts = rows, plan, measurements, experts
         self.of_experts = frozenset(experts)
-        self.row_of_match = {row.match: row for row in rows if row.match is not None}
+        self.row_of_match = rows_by_match(rows)
         self.pairs = [(index, pair, self.row_of_match[pair.match]) for index, pair in enumerate(plan.pairs)]
         self.pairs = [one for one in self.pairs if one[2].direction is not Direction.BACKWARD]
         self.of_row: Mapping[int, list[tuple[int, TensorPair]]] = defaultdict(list)

@@ -20,7 +20,7 @@ from firstdrift.verdict.fixed_thresholds import LOWEST_VALUES, SAME_ARGUMENT
 from firstdrift.verdict.movable_thresholds import DEFAULTS, Thresholds
 from firstdrift.verdict.pair_error import PairError, are_of_other_kinds, pair_error
 from firstdrift.verdict.router_ties import Choice, excuse
-from firstdrift.verdict.tree import TreeRow, is_embedding
+from firstdrift.verdict.tree import TreeRow, is_embedding, rows_by_match
 
 
 class RowErrors(Struct, gc=False):
@@ -95,7 +95,7 @@ def row_errors(
     errors = [
         pair_error(pair, measured, limits) for pair, measured in zip(plan.pairs, measurements, strict=True)
     ]
-    row_of_match = {row.match: row for row in rows if row.match is not None}
+    row_of_match = rows_by_match(rows)
     parameters = known_parameters(plan.pairs)
     collected = [RowErrors() for _ in rows]
     for index, pair in enumerate(plan.pairs):

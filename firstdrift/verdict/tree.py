@@ -8,11 +8,12 @@ mlp             feed_forward               mlp ~ feed_forward
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from msgspec import Struct
 from msgspec.structs import replace
 
+from firstdrift.groups import gathered
 from firstdrift.matching.plan import SlicePlan
 from firstdrift.model.names import PARAMETERS_GRAD
 from firstdrift.model.node import Direction, Node, NodeKind
@@ -57,6 +58,16 @@ class TreeRow(Struct, frozen=True, gc=False):
     match: int | None
     path: str | None
     micro_step: int | None
+
+    @property
+    def side(self) -> str:
+        """The dump that has it, of a row without a partner."""
+        return "target" if self.target else "golden"
+
+
+def rows_by_match(rows: Iterable[TreeRow]) -> dict[int, TreeRow]:
+    """Return the rows that have a partner, by their matches."""
+    return {row.match: row for row in rows if row.match is not None}
 
 
 def kind_of_row(row: TreeRow) -> OpKind:
@@ -184,9 +195,7 @@ def _drafts(golden: Slice, target: Slice, plan: SlicePlan) -> list[_Draft]:
 
 
 def _in_pre_order(drafts: list[_Draft], parents: list[int | None]) -> tuple[TreeRow, ...]:
-    children: dict[int | None, list[int]] = {}
-    for child, parent in enumerate(parents):
-        children.setdefault(parent, []).append(child)
+    children = gathered((parent, child) for child, parent in enumerate(parents))
     visited: list[tuple[int, int | None, int]] = []  # (draft, index of the parent row, depth)
     stack: list[tuple[int, int | None, int]] = [
         (draft, None, 0) for draft in reversed(children.get(None, []))

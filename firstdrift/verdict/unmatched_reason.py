@@ -42,12 +42,8 @@ def why_left_over(rows: Sequence[TreeRow]) -> dict[int, Reasons]:
 def _only_side_that_talks(rows: Sequence[TreeRow]) -> str:
     """Return which dump alone records communication between ranks; empty if both do, or none."""
     talks = [row for row in rows if is_communication(row.type_name)]
-    sides = set(map(_side, talks))
+    sides = {row.side for row in talks}
     return sides.pop() if len(sides) == 1 and all(row.match is None for row in talks) else ""
-
-
-def _side(row: TreeRow) -> str:
-    return "target" if row.target else "golden"
 
 
 def _sides_that_store(rows: Sequence[TreeRow]) -> frozenset[str]:
@@ -85,7 +81,7 @@ class _Surroundings(Struct, frozen=True):
 
     def why(self, row: TreeRow) -> Message:
         """Say why a row has no partner, by what lies around and in it."""
-        other = _OTHER[_side(row)]
+        other = _OTHER[row.side]
         if self.talks and is_communication(row.type_name):
             return Message.of("unmatched.communication")
         if self._holds_matched(row):
@@ -98,7 +94,7 @@ class _Surroundings(Struct, frozen=True):
 
     def more(self, row: TreeRow) -> Iterator[Message]:
         """Say of an operator what may be the reason that only one of the two runs called it."""
-        if self.talks == _side(row) and row.kind is NodeKind.API and not is_communication(row.type_name):
+        if self.talks == row.side and row.kind is NodeKind.API and not is_communication(row.type_name):
             yield Message.of("unmatched.only_side_with_ranks", side=side_named(self.talks))
 
     def _is_left_over_as_a_whole(self, row: TreeRow) -> bool:
@@ -116,7 +112,7 @@ class _Surroundings(Struct, frozen=True):
         """Say how often an operator is called on either side of the module around it."""
         family = operator_family(row.type_name)
         own, others = (
-            self.calls.get(((row.parent, row.direction, side), family), 0) for side in (_side(row), other)
+            self.calls.get(((row.parent, row.direction, side), family), 0) for side in (row.side, other)
         )
         place: dict[str, Argument] = {
             "other": side_named(other),

@@ -77,9 +77,9 @@ def rule_text(id: str, language: str = SOURCE) -> str:  # noqa: A002 (as a messa
     return "".join(text + (_GAP if name is not None else "") for text, name, _, _ in parts)
 
 
-def texts_of(messages: Sequence[Message], language: str = SOURCE) -> list[str]:
+def texts_of(messages: Sequence[Message]) -> list[str]:
     """Put messages into words, one by one."""
-    return [text_of(message, language) for message in messages]
+    return list(map(text_of, messages))
 
 
 def word(room: str, name: str, language: str = SOURCE) -> str:

@@ -16,7 +16,6 @@ from markupsafe import Markup, escape
 
 from firstdrift.exports.text import printable
 from firstdrift.paths import encodable, spelt
-from firstdrift.plurals import plural
 from firstdrift.strict_json import to_json
 from firstdrift.verdict.judgement import InputDifference
 from firstdrift.wording.message import VERBATIM, Message
@@ -105,13 +104,11 @@ def _environment(language: str, *, spells: bool = False) -> Environment:
         "share": numbers.share,
         "shape": numbers.shape,
         "duration": numbers.duration,
-        "ago": partial(ago, texts),
         "moment": partial(moment, texts),
         "query": query,
         "name": name,
         "in_markdown": in_markdown,
         "in_line": in_line,
-        "plural": plural,
     }
     environment.globals |= {
         "gettext": gettext,

@@ -26,10 +26,12 @@ class Attempt:
     Attributes:
         right: whoever showed it is let in.
         wait: seconds until another one is looked at; this one was not, unless it is right.
+        shown: whether one was shown at all.
     """
 
     right: bool
     wait: float = 0.0
+    shown: bool = True
 
 
 class Sessions:

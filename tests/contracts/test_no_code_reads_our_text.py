@@ -33,6 +33,7 @@ READS = frozenset(
         *("removeprefix", "removesuffix", "find", "rfind", "index", "rindex", "count"),
     }
 )
+TEXT = texts(SOURCE)["dumps.not_permitted"]
 SHORTEST = 5
 """So many words in a row are taken for a sentence of the catalogue."""
 
@@ -204,8 +205,8 @@ def test_no_script_looks_into_a_text() -> None:
         'said(reason).removeprefix("it ")',
         'def f(reason):\n    text = text_of(reason)\n    return text == "gone"',
         'def f(reason):\n    if (text := text_of(reason)):\n        return text.split(": ")',
-        'RULE = "the processes ended: this may not be read (permission denied)"',
-        'print(f"{path}: this may not be read (permission denied)")',
+        f'RULE = "the processes ended: {TEXT}"',
+        f'print(f"{{path}}: {TEXT}")',
     ],
 )
 def test_what_looks_into_a_text_is_found(planted: str) -> None:
@@ -220,7 +221,7 @@ def test_what_looks_into_a_text_is_found(planted: str) -> None:
         "if error.message is None: pass",
         "lines.append(text_of(reason))",
         'if path.name.startswith("rank"): pass',
-        '"""This may not be read (permission denied)."""',
+        f'"""{TEXT}."""',
         'def f(reason):\n    return text_of(reason)\n\ndef g(text):\n    return text == "x"',
     ],
 )

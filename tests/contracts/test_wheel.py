@@ -5,6 +5,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from messages import says
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = {
@@ -90,4 +91,4 @@ def test_what_was_installed_runs_without_its_script(installed: Path, tmp_path: P
     )
     assert answer.returncode == 2
     assert answer.stderr.startswith("firstdrift: ")
-    assert "there is nothing here" in answer.stderr
+    assert says(answer.stderr, "dumps.nothing_here")

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from firstdrift import MatchingRules, Options, compare
-from firstdrift.exports.mapping_yaml import write_data_mapping, write_layer_mapping
+from firstdrift.exports.mapping_yaml import data_mapping, layer_mapping, write_mapping
 
 NEW, OLD = ".feed_forward.", ".mlp."
 
@@ -29,8 +29,8 @@ def mappings(dumps: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     for at in (1, 3):
         name = f"Module.model.layers.{at}.{{}}.LlamaMLP.forward.0"
         report = report.match(name.format("mlp"), name.format("feed_forward"))
-    write_data_mapping(report, folder / "data.yaml")
-    write_layer_mapping(report, folder / "layer.yaml")
+    write_mapping(data_mapping, report, folder / "data.yaml")
+    write_mapping(layer_mapping, report, folder / "layer.yaml")
     return folder
 
 

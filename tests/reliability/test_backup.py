@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from messages import says
 from serving import serving
 from working import wait_until
 
@@ -177,7 +178,7 @@ def test_nothing_is_restored_under_a_running_server(data: Path, backups: Path) -
         done("backup", file, "--data-dir", data)
         before = sorted(data.iterdir())
         said = refused("restore", file, "--data-dir", data)
-        assert "a server or a worker uses the database" in said
+        assert says(said, "catalogue.backup.in_use")
         assert not [one for one in set(data.iterdir()) - set(before) if "before" in one.name]
     wait_until(lambda: firstdrift("restore", file, "--data-dir", data).returncode == 0)
 
@@ -273,7 +274,8 @@ def test_a_data_directory_with_a_strange_name_is_backed_up(data: Path, backups: 
 
 
 def test_where_there_is_no_database_nothing_is_made(tmp_path: Path, backups: Path) -> None:
-    assert "no database here" in refused("backup", backups / "backup.db", "--data-dir", tmp_path / "none")
+    said = refused("backup", backups / "backup.db", "--data-dir", tmp_path / "none")
+    assert says(said, "catalogue.database.not_here")
     assert list(backups.iterdir()) == []
     assert not (tmp_path / "none").exists()
 
@@ -298,7 +300,7 @@ def test_a_copy_that_finds_no_room_leaves_nothing_behind(data: Path, backups: Pa
         check=False,
     )
     assert finished.returncode == 2, finished.stderr
-    assert "cannot be written" in finished.stderr
+    assert says(finished.stderr, "catalogue.backup.not_written")
     assert list(backups.iterdir()) == []
 
 
@@ -327,7 +329,7 @@ def test_a_disk_that_is_too_small_is_said_to_be_before_anything_is_written(
         check=False,
     )
     assert finished.returncode == 2
-    assert "MiB are free" in finished.stderr
+    assert says(finished.stderr, "catalogue.backup.no_room")
     assert finished.stdout == ""
 
 

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from messages import refuses
 from sqlalchemy import Connection, Engine, event, text
 from working import ask_to_compare, wait_for_comparison, wait_until, worker
 
@@ -13,6 +14,7 @@ from firstdrift.catalogue.engine import reading, writing
 from firstdrift.catalogue.tables import JobState
 from firstdrift.comparison.compare import compare
 from firstdrift.errors import CatalogueError
+from firstdrift.wording.text import texts
 from firstdrift_worker import job
 
 
@@ -48,12 +50,12 @@ def test_a_comparison_goes_on_each_time_there_is_space_again(
     with writing(engine) as session:
         session.execute(text("UPDATE jobs SET max_attempts = 1000"))
         pages = session.scalar(text("PRAGMA page_count"))
-    points = 0
+    points, full = 0, texts("en")["catalogue.database.full_disk"]
     with worker(sqlite_url, lease=1.5):
         for space in (3, 30, 100, 200, 400, 600, 800):
             disk.pages = pages + space
             caplog.clear()
-            wait_until(lambda: "the disk is full" in caplog.text or is_over(engine, comparison_id))
+            wait_until(lambda: full in caplog.text or is_over(engine, comparison_id))
             points += not is_over(engine, comparison_id)
             assert_nothing_is_half_there(engine, comparison_id)
         disk.pages = 10**6
@@ -87,7 +89,7 @@ def test_what_a_person_asks_for_is_refused_by_name_while_the_disk_is_full(
     engine: Engine, disk: Disk, tmp_path: Path
 ) -> None:
     disk.pages = 1
-    with pytest.raises(CatalogueError, match="the disk is full"):
+    with refuses(CatalogueError, "catalogue.database.full_disk"):
         ask_for_many(engine, tmp_path)
     disk.pages = 10**6
     with reading(engine) as session:

@@ -14,6 +14,9 @@ import psutil
 import pytest
 from working import wait_until
 
+from firstdrift.wording.message import Message
+from firstdrift.wording.text import text_of
+
 SERVE = [sys.executable, "-m", "firstdrift.cli", "serve", "--port", "0"]
 
 
@@ -95,7 +98,7 @@ def test_a_worker_that_is_killed_is_started_again(tmp_path: Path) -> None:
         served.command.terminate()
         status, errors = served.end()
     assert status == 128 + signal.SIGTERM
-    assert "the worker died (it was killed, perhaps for want of memory) and is started again" in errors
+    assert f"the worker died ({text_of(Message.of('processes.ended.killed'))}) and is started again" in errors
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGBUS])
@@ -124,7 +127,8 @@ def test_a_web_process_that_cannot_start_again_is_tried_until_it_can(tmp_path: P
         database.mkdir()  # no database can be opened here, nor made
         web.kill()
         assert served.command.stderr is not None
-        for said in ("the web process died (it was killed", "the web process died (it ended with status 2)"):
+        for why in (Message.of("processes.ended.killed"), Message.of("processes.ended.status", status=2)):
+            said = f"the web process died ({text_of(why)})"
             while said not in (line := served.command.stderr.readline()):
                 assert line
         database.rmdir()

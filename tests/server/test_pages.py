@@ -466,7 +466,6 @@ def test_the_search_looks_at_findings_and_not_at_how_they_are_stored(client: Tes
         return [one["id"] for one in client.get("/.json", params={"q": text}).json()["comparisons"]]
 
     begin = client.get("/api/v1/comparisons/3").json()["summary"]["text"][:23]
-    assert "token 3" in begin.lower()
     assert found(begin.swapcase()) == [3]
     assert found("first_bad_node") == []
     assert found('"') == []

@@ -10,6 +10,7 @@ from sqlalchemy.orm import Session
 
 from firstdrift.catalogue.comparisons.records import Comparison
 from firstdrift.catalogue.tables import BAD, ComparisonEntry, MatchSetVersionEntry, SliceEntry, SlicePairEntry
+from firstdrift.groups import gathered
 from firstdrift.model.slice import Coordinates
 from firstdrift.verdict.judgement import Finding, Verdict
 
@@ -104,9 +105,7 @@ def runs_before(session: Session, comparisons: Iterable[Comparison]) -> dict[int
         )
         .order_by(ComparisonEntry.id.desc())
     ).all()
-    earlier: defaultdict[str, list[tuple[int, PurePath]]] = defaultdict(list)
-    for number, golden, path in known:
-        earlier[golden].append((number, PurePath(path)))
+    earlier = gathered((golden, (number, PurePath(path))) for number, golden, path in known)
     found = {}
     for each in given:
         target = each.target_path

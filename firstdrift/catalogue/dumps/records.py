@@ -1,7 +1,6 @@
 """Dumps that were indexed, so that what lies in them is known without reading their files again."""
 
 import os
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from datetime import datetime
@@ -18,6 +17,7 @@ from firstdrift.catalogue.bulk import columns_of, insert_in_batches
 from firstdrift.catalogue.lookup import added, mentions, record_of, required
 from firstdrift.catalogue.tables import DumpEntry, NodeEntry, SliceEntry, TensorEntry
 from firstdrift.errors import DumpNotFoundError
+from firstdrift.groups import fields_of, gathered
 from firstdrift.model.node import Node
 from firstdrift.model.slice import (
     RECORDED_ORDER,
@@ -189,7 +189,7 @@ def add_merged_slices(session: Session, dump_id: int, listings: Iterable[SliceLi
 
 
 def _slice_entry(dump_id: int, position: int, listing: SliceListing, **others: Any) -> SliceEntry:  # noqa: ANN401
-    where = {name: getattr(listing.coordinates, name) for name in ("step", "token", "micro_step")}
+    where = fields_of(listing.coordinates, ("step", "token", "micro_step"))
     place = {"dump_id": dump_id, "position": position, "directory": str(listing.directory)}
     return SliceEntry(problems=(), **place, **where, **others)
 
@@ -351,7 +351,5 @@ def _nodes(slice_id: int) -> Select[*tuple[Any, ...]]:
 def _tensors(session: Session, slice_id: int, node: int | None = None) -> dict[int, list[TensorRecord]]:
     columns = TensorEntry.__table__.c
     query = select(*columns).where(columns.slice_id == slice_id).order_by(columns.node, columns.position)
-    tensors = defaultdict(list)
-    for row in session.execute(query if node is None else query.where(columns.node == node)):
-        tensors[row.node].append(tensor_record(row))
-    return tensors
+    rows = session.execute(query if node is None else query.where(columns.node == node))
+    return gathered((row.node, tensor_record(row)) for row in rows)

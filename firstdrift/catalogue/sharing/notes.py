@@ -76,7 +76,7 @@ def add_note(
             raise SettingsError(Message.of("catalogue.note.long", what=what, most=most))
     comparison = shared_comparison(session, pair.comparison_id)
     _require_room(session, comparison)
-    side = "target" if row.target else "golden"
+    side = row.side
     entry = NodeNoteEntry(
         comparison_id=comparison,
         coordinates=pair.target,

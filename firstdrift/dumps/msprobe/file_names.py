@@ -20,7 +20,7 @@ from msgspec import Struct
 from firstdrift.dumps.execution_order import children_of, finish_order, natural_key, value_flows
 from firstdrift.dumps.msprobe.tree import Construct, repair_parents
 from firstdrift.dumps.nodes import call_node
-from firstdrift.groups import gathered, known
+from firstdrift.groups import gathered, known, positions
 from firstdrift.model.names import NameParts, parse_name, with_direction
 from firstdrift.model.node import Node
 from firstdrift.model.tensor import Role, TensorRecord
@@ -147,7 +147,7 @@ class _Times:
     ) -> None:
         self._order, self._parents = order, parents
         self._made: defaultdict[str, dict[str, Time]] = defaultdict(dict)
-        ends = {name: at for at, name in enumerate(order)}
+        ends = positions(order)
         begins = dict(ends)
         for name in order:
             if (parent := parents[name]) in begins:

@@ -17,7 +17,7 @@ from typing import Final, TypeAlias
 from msgspec import Struct
 from msgspec.structs import replace
 
-from firstdrift.groups import known
+from firstdrift.groups import known, positions
 from firstdrift.matching.cross_framework.layer_ops import (
     Line,
     first_input,
@@ -115,7 +115,7 @@ class Inference:
         self._line = [op for op in lines[of_target].ops if op.kind is not OpKind.STORE]
         self._other_line = lines[not of_target]
         self._ops = [op.node for op in self._line]
-        self._places = {node: place for place, node in enumerate(self._ops)}
+        self._places = positions(self._ops)
         self._after: dict[int, int] = dict(pairwise(self._ops))
         self._before = {after: node for node, after in self._after.items()}
         self._first_seen = _first_seen(self._other)

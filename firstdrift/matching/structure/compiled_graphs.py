@@ -13,7 +13,7 @@ from typing import TypeAlias
 
 from msgspec import Struct
 
-from firstdrift.groups import alone, grouped
+from firstdrift.groups import alone, grouped, positions
 from firstdrift.matching.pairing import INSIDE_CORRESPONDS, Join, Pairing
 from firstdrift.matching.plan import Messages, Origin, TensorPair, UnmatchedTensor
 from firstdrift.matching.structure.statistics_similarity import bare_shape
@@ -61,7 +61,7 @@ def pair_compiled(tensors: TensorPairing, match: int, golden: Sequence[Node], ta
     """
     left = _Left(records_by_place(golden), records_by_place(target))
     told = {(theirs, own) for own, theirs in _told(target, golden)} | set(_told(golden, target))
-    order = {place: at for at, place in enumerate(left.target)}
+    order = positions(left.target)
     known = sorted(filter(left.holds, told), key=lambda pair: (order[pair[1]], pair[0]))
     tensors.pairs += [left.take(match, pair) for pair in known if left.holds(pair) and left.fits(pair)]
     tensors.pairs += [

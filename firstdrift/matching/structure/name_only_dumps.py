@@ -19,7 +19,7 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from firstdrift.groups import alone, grouped
+from firstdrift.groups import alone, fields_of, grouped
 from firstdrift.matching.pairing import SAME_PLACE, Pairing
 from firstdrift.matching.plan import Messages, Origin
 from firstdrift.matching.structure.sequence_alignment import Pair, common_beginning
@@ -255,7 +255,7 @@ def _adopt(
     adopted = list(nodes)
     for at, partner in partners.items():
         parents = map(here.get, _around(by_name, others, partner))
-        told = {what: getattr(others[partner], what) for what in _TOLD_BY_NAMESAKES}
+        told = fields_of(others[partner], _TOLD_BY_NAMESAKES)
         adopted[at] = replace(nodes[at], parent=next(filter(None, parents), None), **told)
     for at in valued - partners.keys():
         if nodes[at].path.rpartition(".")[2].lower() in fused_names():

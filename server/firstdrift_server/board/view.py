@@ -12,6 +12,7 @@ from firstdrift.catalogue.comparisons.board import Outcome, outcomes, runs_befor
 from firstdrift.catalogue.comparisons.records import Comparison, get_comparison, list_comparisons
 from firstdrift.catalogue.tables import BAD
 from firstdrift.errors import NotInCatalogueError
+from firstdrift.groups import gathered
 from firstdrift.verdict.judgement import Finding
 from firstdrift.wording.message import Message
 from firstdrift_server.parts.addresses import comparison_address, tree_address, with_query
@@ -168,10 +169,10 @@ def board_view(session: Session, asked: Asked) -> BoardView:
     comparisons, missing = _chosen(session, asked)
     axis, lines = _lines(session, comparisons[:MOST_ROWS], asked)
     keys = sorted({key for line in lines for key in line.cells}, key=lambda key: -1 if key is None else key)
-    columns = keys
+    columns, groups = keys, [[line] for line in lines]
     if asked.differences:
         columns = [key for key in keys if _differs([line.cells.get(key) for line in lines])]
-    groups = _alike(lines, columns) if asked.differences else [[line] for line in lines]
+        groups = _alike(lines, columns)
     kept = [group[0] for group in groups]
     shown = columns[:MOST_COLUMNS]
     return BoardView(
@@ -245,9 +246,7 @@ def _widest(of_comparisons: Iterable[Sequence[Outcome]]) -> str:
 
 def _cells(comparison: int, slices: Sequence[Outcome], axis: str) -> dict[Key, Cell]:
     """Give for each coordinate the worst of its slices: where it all began, or the first of them."""
-    together: dict[Key, list[Outcome]] = {}
-    for each in slices:
-        together.setdefault(getattr(each.coordinates, axis), []).append(each)
+    together = gathered((getattr(each.coordinates, axis), each) for each in slices)
     return {key: _cell(comparison, found) for key, found in together.items()}
 
 
@@ -321,10 +320,9 @@ def _differs(cells: Sequence[Cell | None]) -> bool:
 
 def _alike(lines: Sequence[Line], keys: Sequence[Key]) -> list[list[Line]]:
     """Put the lines together that look alike in these columns."""
-    found: dict[tuple[object, ...], list[Line]] = {}
-    for line in lines:
-        look = (line.summary.state, *(_look(line.cells.get(key)) for key in keys))
-        found.setdefault(look, []).append(line)
+    found = gathered(
+        ((line.summary.state, *(_look(line.cells.get(key)) for key in keys)), line) for line in lines
+    )
     return list(found.values())
 
 

@@ -6,7 +6,7 @@ upper edge, zeros of a logarithmic axis at the lower edge, each marked as such.
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeGuard
 
 from firstdrift_frontend.metric_names import METRICS
 from firstdrift_frontend.numbers import exact
@@ -31,11 +31,11 @@ def strip_chart(strip: Strip, scale: str | None = None) -> dict[str, Any] | None
         return None
     metric = METRICS[strip.metric]
     logarithmic = scale_of(strip, scale) == "log"
-    known = [
+    limits = [strip.threshold.value] if strip.threshold else []
+    values = [
         cell.value for line in strip.lines for cell in line.cells if _is_drawable(cell.value, logarithmic)
     ]
-    limits = [strip.threshold.value] if strip.threshold else []
-    low, high = _edges([value for value in known if value is not None] + limits, logarithmic=logarithmic)
+    low, high = _edges(values + limits, logarithmic=logarithmic)
     traces = [_trace(line, low, high, logarithmic) for line in strip.lines]
     return {
         "traces": traces,
@@ -62,7 +62,7 @@ def _trace(line: Line, low: float, high: float, logarithmic: bool) -> dict[str, 
     }
 
 
-def _is_drawable(value: float | None, logarithmic: bool) -> bool:
+def _is_drawable(value: float | None, logarithmic: bool) -> TypeGuard[float]:
     return value is not None and math.isfinite(value) and (value > 0 or not logarithmic)
 
 

@@ -6,7 +6,7 @@ token 1       ·   ·   ▒   ▓      first: token 1, layer 2
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
 
 from msgspec import Struct
@@ -17,6 +17,7 @@ from firstdrift.catalogue.comparisons.records import Comparison
 from firstdrift.catalogue.comparisons.slice_pairs import SlicePair
 from firstdrift.exports.layer_columns import LayerColumns, layer_columns, moment_of
 from firstdrift.exports.report_json import coordinates_object
+from firstdrift.groups import gathered
 from firstdrift.paths import encodable
 from firstdrift.strict_json import spelled_out
 from firstdrift.verdict.judgement import Findings, NodeClass, Verdict
@@ -186,16 +187,15 @@ def _columns_of(errors: LayerErrors, slices: Sequence[SlicePair]) -> LayerColumn
     return layer_columns((moments.get(position), path) for position, path in places)
 
 
-def _coordinate(pair: SlicePair, axis: str) -> object:
+def _coordinate(pair: SlicePair, axis: str) -> Hashable:
     if axis == "rank" and pair.target.merged:
         return pair.target.merged
-    return getattr(pair.target, axis)
+    coordinate: int | None = getattr(pair.target, axis)
+    return coordinate
 
 
 def _groups(slices: Sequence[SlicePair], axis: str) -> list[list[SlicePair]]:
-    groups: dict[object, list[SlicePair]] = {}
-    for pair in slices:
-        groups.setdefault(pair.position if axis == EACH else _coordinate(pair, axis), []).append(pair)
+    groups = gathered((pair.position if axis == EACH else _coordinate(pair, axis), pair) for pair in slices)
     return list(groups.values())
 
 

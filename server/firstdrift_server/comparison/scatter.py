@@ -8,6 +8,7 @@ from sqlalchemy.orm import Session
 
 from firstdrift.catalogue.comparisons.charts import NodeErrors, names_of_rows, node_errors
 from firstdrift.catalogue.comparisons.slice_pairs import SlicePair
+from firstdrift.groups import positions
 from firstdrift.paths import encodable
 from firstdrift.strict_json import spelled_out
 from firstdrift_server.comparison.charts import logarithmic_range
@@ -29,7 +30,7 @@ def scatter(session: Session, pair: SlicePair) -> dict[str, Any]:
     rows = [errors.rows[at] for at in drawn]
     names = names_of_rows(session, pair.id, rows)
     classes = sorted({errors.classes[at] for at in drawn})
-    code = {name: number for number, name in enumerate(classes)}
+    code = positions(classes)
     return {
         "slice": pair.position,
         "matched": errors.matched,

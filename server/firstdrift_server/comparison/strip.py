@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from firstdrift.catalogue.comparisons.slice_pairs import SlicePair
-from firstdrift.groups import known
+from firstdrift.groups import gathered, known
 from firstdrift.model.slice import Coordinates
 from firstdrift.verdict.judgement import Findings
 from firstdrift.wording.message import Message
@@ -88,9 +88,7 @@ def strip_of(slices: Sequence[SlicePair], findings: Findings | None, wanted: str
     metric = wanted if wanted in metrics else next(iter(metrics), None)
     axis = next((name for name in AXES if len({getattr(pair.target, name) for pair in slices}) > 1), "token")
     marked = _Marked.of(slices, findings)
-    lines: dict[Message, list[Cell]] = {}
-    for pair in slices:
-        lines.setdefault(_others(pair.target, axis), []).append(_cell(pair, axis, metric, marked))
+    lines = gathered((_others(pair.target, axis), _cell(pair, axis, metric, marked)) for pair in slices)
     roundoff = max((pair.judgement.roundoff for pair in slices), default=0.0)
     return Strip(
         axis=axis,

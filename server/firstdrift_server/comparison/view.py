@@ -24,7 +24,7 @@ from firstdrift.exports.report_json import (
     finding_object,
     incomparable_object,
 )
-from firstdrift.groups import known
+from firstdrift.groups import fields_of, known
 from firstdrift.verdict.judge import RULES
 from firstdrift.verdict.judgement import Counts, Finding, Findings, InputDifference
 from firstdrift.wording.message import Message, joined
@@ -77,7 +77,7 @@ class Wanted(Struct, frozen=True):
 
     def address(self, comparison: int, part: str = "", **changes: object) -> str:
         """Return the address of the page as it is shown, with something else chosen."""
-        chosen = {name: getattr(self, name) for name in self.__struct_fields__} | changes
+        chosen = asdict(self) | changes
         return comparison_address(comparison, **chosen) + (part and f"#{part}")
 
 
@@ -243,10 +243,9 @@ def comparison_data(session: Session, comparison_id: int) -> dict[str, Any]:
         comparison.seconds or {},
     )
     summary = comparison_summary(session, comparison)
-    about = {
-        name: getattr(summary, name)
-        for name in ("id", "state", "job", "rules", "baseline", "note", "created_at", "finished_at")
-    }
+    about = fields_of(
+        summary, ("id", "state", "job", "rules", "baseline", "note", "created_at", "finished_at")
+    )
     left_over = {"golden": comparison.unmatched_golden, "target": comparison.unmatched_target}
     return (
         found

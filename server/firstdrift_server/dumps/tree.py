@@ -28,6 +28,7 @@ from firstdrift_server.dumps.node import dump_node_view
 from firstdrift_server.dumps.slices import dump_summary, own_slices, slice_at
 from firstdrift_server.parts.addresses import dump_tree_address
 from firstdrift_server.parts.tree_row import row_of_tree
+from firstdrift_server.tree.rows import placed
 from firstdrift_server.tree.state import Parameters, TreeState, write_rows
 from firstdrift_server.tree.view import (
     CHUNK,
@@ -191,8 +192,6 @@ def _row(
     tree: DumpTree, view: TreeView, index: int, place: int, tensors: list[TensorView | TensorRecord]
 ) -> dict[str, Any]:
     row, outline = tree.rows[index], tree.outline
-    is_list = view.state.is_list
-    has_children = row.last > index and not is_list
     below = outline.overflow[index + 1 : row.last + 1]
     errors, bad = int((below == _CRITICAL).sum()), int((below >= 0).sum())
     level, state = int(outline.overflow[index]), CLASSES[outline.node_class[index]]
@@ -200,6 +199,7 @@ def _row(
     record, values = _shown_tensor(tensors)
     return {
         **row_of_tree(row),
+        **placed(row, view, place),
         "verdict": _verdict(level) or ("pass" if is_known else "nothing"),
         "values": state if is_known else "unknown",
         "own": True,
@@ -210,14 +210,6 @@ def _row(
             "worst": _verdict(below.max(initial=-1)) or "pass",
         },
         "worst_below": None,
-        "place": place,
-        "has_children": has_children,
-        "is_open": bool(view.opened[index]) and has_children,
-        "name": row.target[0] if is_list else row.label,
-        "indent": 0 if is_list else row.depth,
-        "overflow": None if level < 0 else LEVELS[level],
-        "is_selected": index == view.selected,
-        "is_context": not view.matching[index],
         "tensors": len(tensors),
         "tensor": record and record.label,
         "dtype": record.dtype if record else "",

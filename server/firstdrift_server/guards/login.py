@@ -27,7 +27,7 @@ OPEN_PATHS = frozenset({"/health", "/ready", "/login"})
 OPEN_FOLDER = "/static/"
 """What anybody may see: whether the server lives, the form, and the files that make the form look well."""
 
-NOTHING_SHOWN = Attempt(right=False)
+NOTHING_SHOWN = Attempt(right=False, shown=False)
 
 
 class LoginGuard:
@@ -51,22 +51,22 @@ class LoginGuard:
 
 
 def login_form(
-    request: Request, wanted: str, *, attempt: Attempt | None = None, gone: bool = False, left: bool = False
+    request: Request, wanted: str, attempt: Attempt = NOTHING_SHOWN, *, gone: bool = False, left: bool = False
 ) -> Response:
     """Ask for the token.
 
     Args:
         request: that is answered so.
         wanted: where the visitor was going.
-        attempt: what came of the token they showed, if they did.
+        attempt: what came of the token they showed.
         gone: they had a link once.
         left: they have just logged out.
     """
     standing_of(request).is_refused = True
-    wait = math.ceil(attempt.wait) if attempt is not None else 0
+    wait = math.ceil(attempt.wait)
     if wait and wants_json(request):
         return _too_early(request, wait)
-    view = {"wanted": wanted, "failed": attempt is not None, "wait": wait, "gone": gone, "left": left}
+    view = {"wanted": wanted, "failed": attempt.shown, "wait": wait, "gone": gone, "left": left}
     status = HTTPStatus.TOO_MANY_REQUESTS if wait else HTTPStatus.UNAUTHORIZED
     return _asking_again(answer(request, "login.html", view, status), wait)
 
@@ -88,9 +88,9 @@ def _stop(request: Request, sessions: Sessions) -> Response | None:
     standing.session, standing.has_token = session, is_in
     attempt = _token_in_address(request, sessions, is_in=is_in)
     wanted = local_address(address_without_token(request.scope))
-    if attempt is not None and attempt.right:
+    if attempt.right:
         return sessions.welcome(request, wanted)
-    wait = max(bearer.wait, attempt.wait if attempt is not None else 0.0)
+    wait = max(bearer.wait, attempt.wait)
     if is_in or (is_open and not wait):
         return None
     if wants_json(request) or request.method != "GET":
@@ -98,15 +98,14 @@ def _stop(request: Request, sessions: Sessions) -> Response | None:
         return _too_early(request, math.ceil(wait)) if wait else _unauthorized(request)
     # This is the answer to visitors only where their links open nothing any more.
     gone = share.has_links(request, sessions.cookie)
-    return login_form(
-        request, wanted, attempt=Attempt(right=False, wait=wait) if wait else attempt, gone=gone
-    )
+    shown = Attempt(right=False, wait=wait, shown=attempt.shown or wait > 0)
+    return login_form(request, wanted, shown, gone=gone)
 
 
-def _token_in_address(request: Request, sessions: Sessions, *, is_in: bool) -> Attempt | None:
-    shown = request.query_params.get(TOKEN) if request.method == "GET" else None
-    if shown is None:
-        return None
+def _token_in_address(request: Request, sessions: Sessions, *, is_in: bool) -> Attempt:
+    shown = request.query_params.get(TOKEN)
+    if shown is None or request.method != "GET":
+        return NOTHING_SHOWN
     # Who is in already guesses nothing: on /new, a parameter of this name says something else.
     return Attempt(sessions.is_token(shown)) if is_in else sessions.attempt(request, shown)
 

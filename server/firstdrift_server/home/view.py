@@ -12,6 +12,7 @@ from sqlalchemy.orm import Session
 
 from firstdrift.catalogue.comparisons.records import Order, count_uses, list_comparisons
 from firstdrift.catalogue.dumps.records import DumpOrder, IndexedDump, list_dumps
+from firstdrift.groups import positions
 from firstdrift_server.context import Context
 from firstdrift_server.parts.addresses import query_of
 from firstdrift_server.parts.summary import comparison_summary, worker_view
@@ -22,12 +23,7 @@ PAGE = 50
 MOST_WEIGHED = 2000
 """So many comparisons, or dumps, the newest, are looked at to put the worst, or the largest, first."""
 
-_RANKS = {
-    tone: rank
-    for rank, tone in enumerate(
-        ("error", "warning", "running", "queued", "incomparable", "cancelled", "pass")
-    )
-}
+_RANKS = positions(("error", "warning", "running", "queued", "incomparable", "cancelled", "pass"))
 """How comparisons may have come out, the worst first."""
 
 

@@ -23,7 +23,7 @@ def log_in(request: Request, fields: Fields, context: Shared) -> Response:
     attempt = context.sessions.attempt(request, _token_in(fields.get("token", "").strip()))
     if attempt.right:
         return context.sessions.welcome(request, wanted)
-    return login_form(request, wanted, attempt=attempt)
+    return login_form(request, wanted, attempt)
 
 
 def _token_in(typed: str) -> str:

@@ -30,6 +30,7 @@ from firstdrift.catalogue.matches.match_sets import (
     undo,
 )
 from firstdrift.errors import ConflictError, SettingsError
+from firstdrift.groups import fields_of
 from firstdrift.matching.manual.edits import Edit
 from firstdrift.matching.manual.mapping import MappingFile
 from firstdrift.wording.message import Message
@@ -189,7 +190,7 @@ def _picked(seen: _Seen) -> dict[str, Any]:
     from firstdrift_server.match.view import picked_view
 
     picked = picked_view(seen.session, seen.panes(), seen.picking)
-    said = {name: getattr(picked, name) for name in ("kind", "is_ready", "is_too_many")}
+    said = fields_of(picked, ("kind", "is_ready", "is_too_many"))
     return said | {"html": seen.html_with_picks("match_picked.html", picked=picked)}
 
 

@@ -19,6 +19,7 @@ from firstdrift.exports.mapping_yaml import data_mapping, layer_mapping
 from firstdrift.exports.match_set_json import edit_object, match_set_text
 from firstdrift.exports.report_json import counts_object, finding_object
 from firstdrift.exports.view_mapping import view_mapping
+from firstdrift.groups import fields_of
 from firstdrift.matching.manual.edits import Edit, MatchSetFile
 from firstdrift.matching.manual.mapping import MappingFile
 from firstdrift.matching.manual.thresholds import LARGEST_FILE
@@ -106,7 +107,7 @@ def _results_view(session: Session, known: MatchSet) -> dict[str, Any] | None:
         "comparison": results,
         "address": comparison_address(results),
         "first_bad_node": finding_object(bad_node),
-    } | {name: getattr(summary, name) for name in shown}
+    } | fields_of(summary, shown)
 
 
 def _version_view(one: Version, *, in_force: bool) -> dict[str, Any]:
@@ -182,7 +183,7 @@ def _match_view(match: NodeMatch) -> dict[str, Any]:
     return {
         "golden": list(match.golden),
         "target": list(match.target),
-    } | {name: getattr(match, name) for name in OF_MATCHES}
+    } | fields_of(match, OF_MATCHES)
 
 
 def suggestions_view(

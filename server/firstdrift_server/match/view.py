@@ -14,6 +14,7 @@ from firstdrift.catalogue.comparisons.slice_pairs import slice_labels_of
 from firstdrift.catalogue.comparisons.tree import rows_at
 from firstdrift.catalogue.matches.match_sets import MatchSet, list_match_sets
 from firstdrift.errors import FirstdriftError, SettingsError
+from firstdrift.groups import fields_of
 from firstdrift.matching.manual.edits import EditKind
 from firstdrift.matching.manual.thresholds import LARGEST_FILE
 from firstdrift.wording.message import Message
@@ -173,7 +174,7 @@ def state_view(session: Session, known: MatchSet, position: int) -> dict[str, An
 def _results_view(session: Session, comparison: int, position: int) -> dict[str, Any]:
     summary = comparison_summary(session, get_comparison(session, comparison))
     shown = ("state", "summary", "tone", "counts", "job", "address")
-    return {name: getattr(summary, name) for name in shown} | {
+    return fields_of(summary, shown) | {
         "comparison": comparison,
         "tree": tree_address(comparison, position),
     }

@@ -10,6 +10,7 @@ from firstdrift.catalogue.comparisons.records import recent_paths
 from firstdrift.comparison.levels import LEVELS
 from firstdrift.comparison.report import Options
 from firstdrift.errors import FirstdriftError, LimitError, PathOutsideRootsError, SettingsError
+from firstdrift.groups import fields_of
 from firstdrift.matching.ranks.parallel_sizes import write_layouts
 from firstdrift.paths import inside, unspelt
 from firstdrift.verdict.judge import RULES
@@ -111,7 +112,7 @@ def new_view(
         orders={str(order): _address(fields, order=order) for order in Order},
         sides=sides,
         to_mend=broken if refused is not None else None,
-        is_same=golden is not None and target is not None and golden.path == target.path,
+        is_same=golden is not None and golden == target,
         options=options,
         rule_sets=RULES,
         thresholds=list(ABOUT),
@@ -138,7 +139,7 @@ def new_address(golden: str, target: str, options: Options, note: str = "") -> s
     matching = options.matching
     fields: dict[str, object] = {"golden": golden, "target": target, "rules": options.rules, "note": note}
     fields |= {"level": options.level, "token_offset": matching.token_offset or None}
-    fields |= {name: getattr(matching, name) for name in ("step", "rank", "token")}
+    fields |= fields_of(matching, ("step", "rank", "token"))
     fields["baseline"] = options.baseline
     fields["thresholds"] = " ".join(threshold_words(options))
     fields |= write_layouts(matching.golden_layout, matching.target_layout)

@@ -12,6 +12,7 @@ from firstdrift.catalogue.comparisons.slice_pairs import SliceLabel, get_slice_l
 from firstdrift.catalogue.comparisons.tree import Pair, Row, get_row, pairs_of_row, path_to_row
 from firstdrift.catalogue.dumps.records import IndexedSlice, get_slice, load_dump, load_node
 from firstdrift.errors import FirstdriftError
+from firstdrift.groups import fields_of, known_items
 from firstdrift.metrics.measurement import Measurement, MeasurementKind, SideSummary
 from firstdrift.model.tensor import Role, TensorRecord
 from firstdrift.parallel.slices import read_stacks
@@ -154,7 +155,7 @@ def _tensor(record: TensorRecord, summary: SideSummary | None) -> dict[str, Any]
 def recorded(record: TensorRecord) -> dict[str, Any]:
     """Describe a tensor as its dump records it, but for its statistics."""
     return {
-        **{name: getattr(record, name) for name in ("role", "dtype", "shape", "digest", "scalar")},
+        **fields_of(record, ("role", "dtype", "shape", "digest", "scalar")),
         "file": record.location and str(record.location.file),
         "entry": record.location.entry if record.location else "",
     }
@@ -189,11 +190,10 @@ _DETAILS: Final[Mapping[str, Mapping[str, str]]] = {
 def _details(measured: Measurement) -> list[tuple[Message, Any]]:
     """List what has no column: places, values and top tokens."""
     last = measured.logits.last if measured.logits is not None else None
-    parts = {"errors": measured.errors, "integers": measured.integers, "logits": last}
+    parts = known_items({"errors": measured.errors, "integers": measured.integers, "logits": last})
     found = [
         (Message.of(f"server.{name}"), getattr(said, field))
         for part, said in parts.items()
-        if said is not None
         for name, field in _DETAILS[part].items()
     ]
     return [(name, value) for name, value in found if value is not None]

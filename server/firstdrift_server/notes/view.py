@@ -1,6 +1,5 @@
 """What people wrote about nodes: beside a node, and all of a comparison."""
 
-from collections import defaultdict
 from collections.abc import Sequence
 from http import HTTPStatus
 from typing import Any
@@ -12,6 +11,7 @@ from firstdrift.catalogue.comparisons.slice_pairs import SliceLabel, get_slice_l
 from firstdrift.catalogue.comparisons.tree import get_row, rows_of_nodes
 from firstdrift.catalogue.sharing.notes import NodeNote, add_note, get_note, notes_of
 from firstdrift.exports.report_json import coordinates_object
+from firstdrift.groups import fields_of, gathered
 from firstdrift.model.slice import Coordinates
 from firstdrift.verdict.tree import TreeRow
 from firstdrift.wording.message import Message
@@ -34,7 +34,7 @@ def notes_view(session: Session, pair: SliceLabel, row: TreeRow) -> dict[str, An
 def note_view(note: NodeNote) -> dict[str, Any]:
     """Describe a note."""
     names = ("id", "author", "text", "link_id", "written_at")
-    return {name: getattr(note, name) for name in names} | {"is_deleted": note.deleted_at is not None}
+    return fields_of(note, names) | {"is_deleted": note.deleted_at is not None}
 
 
 def noted_nodes(session: Session, comparison_id: int) -> list[dict[str, Any]]:
@@ -62,10 +62,9 @@ def _addresses(
 ) -> dict[tuple[Coordinates, str, str], str]:
     """Say where the nodes are that notes are about, by slice, side and name."""
     pairs = {pair.target: pair for pair in slice_labels_of(session, comparison_id)} if notes else {}
-    wanted: defaultdict[tuple[Coordinates, str], list[str]] = defaultdict(list)
-    for note in notes:
-        if note.coordinates in pairs:
-            wanted[note.coordinates, note.side].append(note.node)
+    wanted = gathered(
+        ((note.coordinates, note.side), note.node) for note in notes if note.coordinates in pairs
+    )
     return {
         (where, side, name): node_address(comparison_id, pairs[where].position, row)
         for (where, side), names in wanted.items()

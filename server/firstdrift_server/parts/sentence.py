@@ -12,6 +12,7 @@ from msgspec import Struct
 
 from firstdrift.catalogue.comparisons.slice_pairs import SlicePair
 from firstdrift.exports.report_json import finding_object
+from firstdrift.groups import gathered
 from firstdrift.model.slice import Coordinates
 from firstdrift.verdict.judgement import Finding, Findings
 from firstdrift.wording.message import Message
@@ -67,9 +68,7 @@ class Places:
 
     def __init__(self, slices: Sequence[SlicePair]) -> None:
         """Remember them."""
-        self._known: dict[tuple[int | None, ...], list[SlicePair]] = {}
-        for pair in slices:
-            self._known.setdefault(_key(pair.target), []).append(pair)
+        self._known = gathered((_key(pair.target), pair) for pair in slices)
 
     def position(self, coordinates: Coordinates) -> int | None:
         """Find a slice; the micro step counts where the slice itself has one."""

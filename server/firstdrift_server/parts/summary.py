@@ -11,7 +11,7 @@ from firstdrift.catalogue.jobs.queue import Job, jobs_before, list_workers
 from firstdrift.catalogue.lookup import record_of
 from firstdrift.catalogue.tables import JobState
 from firstdrift.exports.report_json import counts_object
-from firstdrift.verdict.judgement import Counts, Findings, Verdict
+from firstdrift.verdict.judgement import Counts
 from firstdrift.wording.message import Message
 
 SILENT_SECONDS = 20.0
@@ -120,22 +120,8 @@ def worker_view(session: Session) -> WorkerView:
 
 def _tone(comparison: Comparison) -> str:
     if comparison.state is JobState.DONE and comparison.findings is not None:
-        return _worst_of(comparison, comparison.findings)
+        return comparison.findings.tone(comparison.counts or Counts(), comparison.unreadable or 0)
     return "error" if comparison.state is JobState.FAILED else comparison.state
-
-
-def _worst_of(comparison: Comparison, findings: Findings) -> Verdict:
-    """Say how a comparison came out as a whole."""
-    counts = comparison.counts or Counts()
-    if findings.has_fault:
-        return Verdict.ERROR
-    if findings.unlike is not None or findings.not_judged is not None:
-        return Verdict.INCOMPARABLE
-    if findings.input_differs or findings.overflow or counts.error or counts.warning:
-        return Verdict.WARNING
-    # Where a part could not be read, nothing is said to be well.
-    is_known = counts.pairs > counts.incomparable and not comparison.unreadable
-    return Verdict.PASS if is_known else Verdict.INCOMPARABLE
 
 
 def distinct_names(golden: str, target: str) -> tuple[str, str]:

@@ -6,6 +6,7 @@ from typing import Any
 from msgspec.structs import asdict
 
 from firstdrift.catalogue.comparisons.tree import Row
+from firstdrift.groups import fields_of
 from firstdrift.metrics.measurement import MeasurementKind
 from firstdrift.verdict.judgement import ORIGINS
 from firstdrift.verdict.tree import TreeRow
@@ -21,14 +22,14 @@ def row_object(row: Row, kinds: Collection[MeasurementKind] = ()) -> dict[str, A
     `measured_from` are the kinds of its measurements: numbers from statistics are lower bounds.
     """
     tree, judged, match = row.tree, row.judgement, row.match
-    said = {name: getattr(judged, name) for name in _OF_JUDGEMENTS}
+    said = fields_of(judged, _OF_JUDGEMENTS)
     return (
         said
         | row_of_tree(tree)
         | {
             "path": tree.path,
             "micro_step": tree.micro_step,
-            "match": match and {name: getattr(match, name) for name in OF_MATCHES},
+            "match": match and fields_of(match, OF_MATCHES),
             "verdict": UNMATCHED if match is None else judged.verdict,
             "class": judged.node_class,
             "own": bool(kinds) or judged.node_class in ORIGINS,
@@ -40,7 +41,7 @@ def row_object(row: Row, kinds: Collection[MeasurementKind] = ()) -> dict[str, A
 
 def row_of_tree(tree: TreeRow) -> dict[str, Any]:
     """Describe what a row is, whatever was compared of it."""
-    return {"row": tree.index} | {name: getattr(tree, name) for name in _OF_ROWS}
+    return {"row": tree.index} | fields_of(tree, _OF_ROWS)
 
 
 _OF_ROWS = (

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from msgspec import Struct
+from msgspec.structs import asdict
 
 from firstdrift.comparison.closeup import LoadedPair, NothingToSeeError, files_of, load_pair
 from firstdrift.exports.snippet import reproduction
@@ -101,9 +102,7 @@ def _look(known: Known, asked: Asked, parts: Collection[str]) -> dict[str, Any]:
         }
     if "map" in parts:
         area = difference_map(loaded.golden, loaded.target, axes, at)
-        found["map"] = {name: getattr(area, name) for name in area.__struct_fields__} | {
-            "cells": [list(map(_brief, row)) for row in area.cells]
-        }
+        found["map"] = asdict(area) | {"cells": [list(map(_brief, row)) for row in area.cells]}
     if "values" in parts:
         found["values"] = values_around(loaded.golden, loaded.target, axes, at)
     return found
@@ -223,7 +222,7 @@ def _peak(profile: Any) -> dict[str, Any] | None:  # noqa: ANN401 - a Profile, w
 
 
 def _profile(profile: Any) -> dict[str, Any]:  # noqa: ANN401 - likewise
-    said: Mapping[str, Any] = {name: getattr(profile, name) for name in profile.__struct_fields__}
+    said: Mapping[str, Any] = asdict(profile)
     lists = {name: list(map(_brief, said[name])) for name in ("maximum", "norm", "golden_norm")}
     return {**said, **lists}
 

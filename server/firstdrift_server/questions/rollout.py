@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from msgspec import Struct
 
 from firstdrift.errors import NotInCatalogueError
+from firstdrift.groups import gathered
 from firstdrift.wording.message import Message
 
 if TYPE_CHECKING:
@@ -139,7 +140,6 @@ def _other_experts(pair: "SequencePair") -> dict[int, list[int]]:
     if not isinstance(experts, ExpertsOfPair):
         return {}
     begins = max(experts.prompt_length, 0) - 1
-    found: dict[int, list[int]] = {}
-    for row, layer in zip(*(~experts.equal).nonzero(), strict=True):
-        found.setdefault(int(row) + experts.first_token - begins, []).append(int(layer))
+    others = zip(*(~experts.equal).nonzero(), strict=True)
+    found = gathered((int(row) + experts.first_token - begins, int(layer)) for row, layer in others)
     return {place: layers for place, layers in found.items() if place >= 0}

@@ -11,7 +11,7 @@ from sqlalchemy.orm import Session
 
 from firstdrift.catalogue.comparisons.records import Comparison, Judging, get_comparison, judging_of
 from firstdrift.errors import SettingsError
-from firstdrift.groups import known_items
+from firstdrift.groups import fields_of, known_items
 from firstdrift.verdict.judge import RULES
 from firstdrift.verdict.movable_thresholds import ABOUT, DEFAULTS, thresholds_from
 from firstdrift.wording.message import Message
@@ -95,7 +95,7 @@ def rules_object(session: Session, comparison_id: int) -> dict[str, Any]:
 
 def judging_object(judging: Judging) -> dict[str, Any]:
     """Describe by what is judged: all thresholds, and those that are not at their defaults."""
-    values = {name: getattr(judging.thresholds, name) for name in ABOUT}
+    values = fields_of(judging.thresholds, ABOUT)
     return {
         "rules": judging.rules,
         "thresholds": values,

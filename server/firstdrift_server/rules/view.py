@@ -13,6 +13,7 @@ from starlette.datastructures import QueryParams
 from firstdrift.catalogue.comparisons.records import Comparison, Judging, get_comparison, judging_of
 from firstdrift.catalogue.comparisons.slice_pairs import SlicePair, slice_pairs_of
 from firstdrift.errors import SettingsError
+from firstdrift.groups import fields_of
 from firstdrift.verdict.judge import RULES
 from firstdrift.verdict.movable_thresholds import ABOUT, DEFAULTS, Thresholds
 from firstdrift.verdict.rule_book import DOCUMENT, TABLES, title_of
@@ -88,7 +89,7 @@ def rules_view(
                     "name": name,
                     "title": title_of(name),
                     "document": DOCUMENT,
-                    "entries": [{field: getattr(rule, field) for field in _OF_ENTRIES} for rule in rules],
+                    "entries": [fields_of(rule, _OF_ENTRIES) for rule in rules],
                 }
                 for name, rules in TABLES.items()
             ],
@@ -155,7 +156,7 @@ def _threshold(name: str, judging: Judging, in_force: Judging) -> dict[str, Any]
     numbers = {"value": value, "default": default, "in_force": getattr(in_force.thresholds, name)}
     scale = "rest" if name in _IN_DECADES_OF_THE_REST else "share" if name in _SHARES else "decades"
     return {
-        **{field: getattr(about, field) for field in ("title", "meaning", "least", "most")},
+        **fields_of(about, ("title", "meaning", "least", "most")),
         **numbers,
         **{f"{what}_text".removeprefix("value_"): number_text(number) for what, number in numbers.items()},
         "name": name,

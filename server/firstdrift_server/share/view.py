@@ -10,6 +10,7 @@ from sqlalchemy.orm import Session
 from firstdrift.catalogue.comparisons.records import get_comparison
 from firstdrift.catalogue.sharing.links import ShareLink, active_links, link_to, shared_comparison
 from firstdrift.errors import NotInCatalogueError
+from firstdrift.groups import fields_of
 from firstdrift.wording.message import Message
 from firstdrift_server.context import Context
 from firstdrift_server.parts.addresses import comparison_address, query_of, share_address
@@ -54,7 +55,7 @@ def share_view(
 def link_view(link: ShareLink) -> dict[str, Any]:
     """Describe a link; its secret is not known any more."""
     names = ("id", "label", "may_write", "created_at", "expires_at", "seen_at")
-    return {"comparison": link.comparison_id} | {name: getattr(link, name) for name in names}
+    return {"comparison": link.comparison_id} | fields_of(link, names)
 
 
 def view_within(session: Session, shown: int, wanted: str | None) -> str | None:

@@ -9,6 +9,7 @@ from sqlalchemy.orm import Session
 from firstdrift.catalogue.comparisons.outline import LEVELS, Floats
 from firstdrift.catalogue.comparisons.tree import Row, kinds_of_rows, rows_at
 from firstdrift.metrics.measurement import MeasurementKind
+from firstdrift.verdict.tree import TreeRow
 from firstdrift_server.parts.tree_row import row_object
 from firstdrift_server.tree.visible import TreeView
 
@@ -28,20 +29,29 @@ def window(session: Session, slice_pair: int, view: TreeView, start: int, count:
 def _seen(
     row: Row, view: TreeView, place: int, worst: int | None, kinds: Mapping[int, frozenset[MeasurementKind]]
 ) -> dict[str, Any]:
-    index = row.tree.index
-    is_list = view.state.is_list
-    has_children = row.has_children and not is_list
-    return row_object(row, kinds.get(index, frozenset())) | {
+    return (
+        row_object(row, kinds.get(row.tree.index, frozenset()))
+        | placed(row.tree, view, place)
+        | {
+            "worst_below": None if worst is None else float(view.outline.output_error[worst]),
+            "worst_from": [] if worst is None else sorted(kinds.get(worst, ())),
+        }
+    )
+
+
+def placed(row: TreeRow, view: TreeView, place: int) -> dict[str, Any]:
+    """Describe how a row is shown: where, and as a branch of the tree or as a line of a list."""
+    index, is_list = row.index, view.state.is_list
+    has_children = row.last > index and not is_list
+    return {
         "place": place,
         "has_children": has_children,
         "is_open": bool(view.opened[index]) and has_children,
-        "name": (row.tree.target or row.tree.golden)[0] if is_list else row.tree.label,
-        "indent": 0 if is_list else row.tree.depth,
+        "name": (row.target or row.golden)[0] if is_list else row.label,
+        "indent": 0 if is_list else row.depth,
         "overflow": None if view.outline.overflow[index] < 0 else LEVELS[view.outline.overflow[index]],
         "is_selected": index == view.selected,
         "is_context": not view.matching[index],
-        "worst_below": None if worst is None else float(view.outline.output_error[worst]),
-        "worst_from": [] if worst is None else sorted(kinds.get(worst, ())),
     }
 
 

@@ -22,6 +22,7 @@ from firstdrift.catalogue.comparisons.outline import (
     Outline,
 )
 from firstdrift.errors import SettingsError
+from firstdrift.groups import known_items
 from firstdrift.wording.message import Message
 from firstdrift_server.parts.tree_row import UNMATCHED
 from firstdrift_server.validation import read_number
@@ -134,19 +135,19 @@ class TreeState:
 
     def parameters(self) -> list[tuple[str, str]]:
         """Give the state as parameters of an address, in one order, so that equal states look equal."""
-        given = [
-            ("row", self.row),
-            ("open", self.open),
-            ("closed", self.closed),
-            ("q", self.text or None),
-            ("regex", 1 if self.is_regex else None),
-            ("sort", self.sort if self.is_list else None),
-        ]
+        given = {
+            "row": self.row,
+            "open": self.open,
+            "closed": self.closed,
+            "q": self.text or None,
+            "regex": 1 if self.is_regex else None,
+            "sort": self.sort if self.is_list else None,
+        }
         columns = [("column", name) for name in self.columns if self.columns != self.shown]
         filters = [
             (name, value) for name, values in self.chosen for value in self.choices[name] if value in values
         ]
-        return [(name, str(value)) for name, value in given if value is not None] + filters + columns
+        return [(name, str(value)) for name, value in known_items(given).items()] + filters + columns
 
     def query(self) -> str:
         """Write the state as the part of an address after the question mark."""

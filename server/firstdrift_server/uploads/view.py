@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from firstdrift.errors import LimitError
+from firstdrift.groups import fields_of
 from firstdrift_server.context import Context
 from firstdrift_server.questions.dumps import dump_in
 from firstdrift_server.uploads.store import Upload
@@ -27,7 +28,7 @@ def upload_view(context: Context, upload: Upload) -> dict[str, Any]:
         "size": upload.size,
         "arrived": sum(file["arrived"] for file in files) if is_coming else upload.size,
         "files": files,
-        "unpacked": unpacking and {name: getattr(unpacking, name) for name in ("files", "size", "share")},
+        "unpacked": unpacking and fields_of(unpacking, ("files", "size", "share")),
         "dump": None if upload.landed is None else dump_view(context, Path(upload.landed)),
     }
 

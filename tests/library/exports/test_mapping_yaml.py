@@ -8,7 +8,7 @@ import yaml
 from mapping_reading import read_mapping
 
 from firstdrift import Options, Report, compare
-from firstdrift.exports.mapping_yaml import write_data_mapping, write_layer_mapping
+from firstdrift.exports.mapping_yaml import data_mapping, layer_mapping, write_mapping
 from firstdrift.matching.manual.mapping import MappingKind
 from firstdrift.matching.plan import MatchingRules
 
@@ -45,8 +45,8 @@ def test_an_exported_mapping_gives_the_same_matches_when_read_back(
 ) -> None:
     folder = unpacked(f"msprobe/{dump}")
     report = run(folder, *(MAPPINGS / name for name in mappings))
-    write_data_mapping(report, tmp_path / "data.yaml")
-    write_layer_mapping(report, tmp_path / "layer.yaml")
+    write_mapping(data_mapping, report, tmp_path / "data.yaml")
+    write_mapping(layer_mapping, report, tmp_path / "layer.yaml")
     for name, kind in (("data.yaml", MappingKind.DATA), ("layer.yaml", MappingKind.LAYER)):
         again = run(folder, tmp_path / name)
         assert read_mapping(tmp_path / name).kind is kind
@@ -61,7 +61,7 @@ def test_only_what_is_called_otherwise_is_written_and_what_was_fused_is_named(
     unpacked: Unpack, tmp_path: Path
 ) -> None:
     report = run(unpacked("msprobe/qwen2_layermap_stat_mix"), MAPPINGS / "layer_mapping_qwen2.yaml")
-    write_data_mapping(report, tmp_path / "data.yaml")
+    write_mapping(data_mapping, report, tmp_path / "data.yaml")
     text = (tmp_path / "data.yaml").read_text()
     names = yaml.safe_load(text)
     assert all(target != golden for target, golden in names.items())
@@ -72,7 +72,7 @@ def test_only_what_is_called_otherwise_is_written_and_what_was_fused_is_named(
     operators = [name for name in names if not name.startswith("Module.")]
     assert operators
     assert not any(".backward." in name for name in operators), "they follow their forward operators"
-    write_layer_mapping(report, tmp_path / "layer.yaml")
+    write_mapping(layer_mapping, report, tmp_path / "layer.yaml")
     paths = yaml.safe_load((tmp_path / "layer.yaml").read_text())["TopLayer"]
     assert paths["0.module.module.decoder.layers.2"] == "module.model.layers.2"
     assert "0.module.module.decoder.layers.2.input_layernorm" not in paths
