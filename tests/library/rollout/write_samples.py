@@ -176,7 +176,7 @@ def study(folder: Path) -> None:
             for pair in report.pairs:
                 assert isinstance(pair.experts, ExpertsOfPair)
                 both = [side.log_probs[pair.compared] for side in (pair.rollout, pair.trainer)]
-                shown = noise.telling(*both) & (pair.experts.rerouted(pair.compared) == is_rerouted)
+                shown = noise.telling(*both) & ((pair.experts.rerouted(pair.compared) > 0) == is_rerouted)
                 worst += abs(noise.moved(*both)[shown]).tolist()
             largest = max(worst) / report.scale
             print(f"{dtype}: {len(worst) - 1} tokens, {is_rerouted=}, largest {largest:.3g} scales")
