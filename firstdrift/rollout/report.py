@@ -4,6 +4,7 @@ import math
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
 
+import numpy as np
 from msgspec import Struct
 
 from firstdrift.errors import SettingsError
@@ -12,7 +13,7 @@ from firstdrift.rollout.experts import ExpertsOfPair
 from firstdrift.rollout.pair import Pairing
 from firstdrift.rollout.routing import Routed
 from firstdrift.rollout.sequences import Flags, Integers, Side, TokenSequence
-from firstdrift.rollout.statistics import Statistics
+from firstdrift.rollout.statistics import Statistics, differences
 from firstdrift.rollout.thresholds import BAND, EXPLAINED, LEAST_COMPARED
 from firstdrift.wording.message import Message
 
@@ -106,6 +107,12 @@ class SequencePair(Struct, frozen=True, kw_only=True):
         left = self.out & ~self.rerouted
         places = self.compared[left if left.any() else self.out]
         return int(places[0]) if len(places) else None
+
+    @property
+    def not_finite_at(self) -> Integers:
+        """Places of the tokens whose difference is NaN or infinite."""
+        ours, theirs = (side.log_probs[self.compared] for side in (self.rollout, self.trainer))
+        return self.compared[~np.isfinite(differences(ours, theirs))]
 
     @property
     def first_found(self) -> int | None:
