@@ -67,10 +67,13 @@ interop-venv: .venv-interop/.installed
 
 demo: install
 	@$(BIN)/python examples/unpack.py
+	@echo "a rollout against its trainer: $(rollout-address)"
 	@$(SERVE) \
 	  --compare examples/msprobe-llama-tensor/golden examples/msprobe-llama-tensor/target \
 	  --compare examples/msprobe-llama-statistics/golden examples/msprobe-llama-statistics/target \
 	  --compare examples/msit-llama12/llama12_golden_fp32 examples/msit-llama12/llama12_bf16_bad_L7_T2
+
+rollout-address = http://127.0.0.1:$(PORT)/rollout?rollout=$(CURDIR)/examples/rollout/rollout.jsonl&trainer=$(CURDIR)/examples/rollout/trainer.jsonl
 
 serve: install
 	@$(BIN)/python examples/unpack.py

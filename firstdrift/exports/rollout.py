@@ -14,6 +14,7 @@ from firstdrift.groups import fields_of
 from firstdrift.rollout.experts import ExpertsOfPair
 from firstdrift.rollout.read import placed
 from firstdrift.rollout.report import ExpertsReport, PositionBin, RolloutReport, SequencePair
+from firstdrift.rollout.routing import Routed
 from firstdrift.rollout.sequences import RowProblem, Side
 from firstdrift.rollout.statistics import as_object, differences
 from firstdrift.wording.message import Argument, Message
@@ -101,8 +102,18 @@ def experts_said(report: RolloutReport) -> list[Message]:
         said.append(_said("experts", equal=1 - other / sets, sets=sets, **first))
     elif sets:
         said.append(_said("experts_equal", sets=sets))
+        said.append(_said("other_share", share=known.other_share))
+    said += map(_routed, known.routed)
     reasons = known.not_compared.items()
     return said + [_said("experts_not_compared", sequences=count, reason=why) for why, count in reasons]
+
+
+def _routed(one: Routed) -> Message:
+    found = one.statistics
+    said = {"tokens": found.tokens, "share": one.share, "mean_abs": found.mean_abs, "scale": one.scale}
+    if not one.first:
+        return _said("routed_not", **said)
+    return _said("routed", first=one.first, last=one.last, **said)
 
 
 def sequence_said(pair: SequencePair) -> Message:
@@ -138,6 +149,7 @@ def rollout_object(report: RolloutReport) -> dict[str, Any]:
             {"prompt": one.name, "sequences": one.sequences, "out": one.out} | as_object(one.statistics)
             for one in report.prompts
         ],
+        "bias": None if report.bias is None else {"mean": report.bias.mean, "errors": report.bias.errors},
         "experts": None if report.experts is None else _experts_object(report.experts),
         "unpaired": {
             "rollout": _names(report.rollout, report.pairing.rollout_only),
@@ -268,6 +280,12 @@ def _experts_object(experts: ExpertsReport) -> dict[str, Any]:
         ],
         "first_layer": experts.first_layer,
         "first": first and dict(zip(("number", "token", "layer"), first, strict=True)),
+        "other_share": experts.other_share,
+        "routed": [
+            {"first": one.first, "last": one.last, "share": one.share, "noise": one.scale}
+            | as_object(one.statistics)
+            for one in experts.routed
+        ],
         "not_compared": [{"reason": why, "sequences": n} for why, n in experts.not_compared.items()],
     }
 

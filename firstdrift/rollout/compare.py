@@ -18,7 +18,14 @@ from firstdrift.groups import gathered
 from firstdrift.rollout import noise
 from firstdrift.rollout.experts import ExpertsOfPair, compare_experts
 from firstdrift.rollout.fields import GROUPS, IDS
-from firstdrift.rollout.judge import hints_of_pair, hints_of_whole, judge, summary_of
+from firstdrift.rollout.judge import (
+    bias_of,
+    drifting_with_all,
+    hints_of_pair,
+    hints_of_whole,
+    judge,
+    summary_of,
+)
 from firstdrift.rollout.pair import Pairing, pair_sequences
 from firstdrift.rollout.read import read_side
 from firstdrift.rollout.report import (
@@ -32,6 +39,7 @@ from firstdrift.rollout.report import (
     RolloutVerdict,
     SequencePair,
 )
+from firstdrift.rollout.routing import Routed, Tokens, explained_by_routing, routed
 from firstdrift.rollout.sequences import Flags, Floats, Integers, Side, TokenSequence
 from firstdrift.rollout.statistics import measure
 from firstdrift.rollout.thresholds import OTHER_EXPERTS
@@ -47,6 +55,15 @@ class _Common(Struct, frozen=True, kw_only=True):
     trainer: Floats
     missing: int
     unmasked: int
+    experts: ExpertsOfPair | Message | None
+
+    @property
+    def tokens(self) -> Tokens:
+        """Those that were compared, and how many layers chose other experts for each."""
+        if not isinstance(self.experts, ExpertsOfPair):
+            return Tokens(self.rollout, self.trainer, np.full(len(self.compared), -1), 0)
+        layers = self.experts.rerouted(self.compared)
+        return Tokens(self.rollout, self.trainer, layers, self.experts.equal.shape[1])
 
 
 class _Tokens(Struct, frozen=True):
@@ -57,6 +74,7 @@ class _Tokens(Struct, frozen=True):
     bins: Integers
     moved: Floats
     tells: Flags
+    routed: tuple[Routed, ...]
 
 
 def compare_rollout(
@@ -87,10 +105,10 @@ def compare_sides(rollout: Side, trainer: Side, options: RolloutOptions) -> Roll
     pairing = pair_sequences(rollout.sequences, trainer.sequences)
     found = [(rollout.sequences[ours], trainer.sequences[theirs]) for ours, theirs in pairing.pairs]
     commons = [_common(*pair) for pair in found]
-    tokens = _all_tokens(commons)
+    tokens = _all_tokens(commons, options)
     scales = noise.scales_by_bin(tokens.bins, tokens.moved, tokens.tells)
     pairs = [
-        _pair(number, *both, common, scales, options)
+        _pair(number, *both, common, (scales, tokens.routed), options)
         for (number, _), both, common in zip(pairing.pairs, found, commons, strict=True)
     ]
     out = np.concatenate([pair.out for pair in pairs]) if pairs else np.empty(0, np.bool_)
@@ -99,12 +117,17 @@ def compare_sides(rollout: Side, trainer: Side, options: RolloutOptions) -> Roll
     positions = tuple(_by_position(tokens, scales, out, options))
     worst_first = tuple(sorted(pairs, key=_how_bad))
     counts = _counts(pairs, pairing, rollout, trainer)
-    experts = _experts(pairs)
+    experts = _experts(pairs, tokens.routed)
+    bias = bias_of(pairs)
     scales = [scale, *(one.scale for one in positions)]
     off = counts.out if experts is None or experts.first_layer is not None else counts.out - counts.rerouted
     verdict = judge(statistics, scales, off, counts.other_tokens, options)
+    if verdict is RolloutVerdict.WITHIN and bias is not None:
+        verdict = RolloutVerdict.DRIFTING
     if verdict is RolloutVerdict.WITHIN and counts.are_few:
         verdict = RolloutVerdict.TOO_LITTLE
+    if verdict is RolloutVerdict.DRIFTING:
+        worst_first = drifting_with_all(worst_first, positions, (scale, bias), options)
     tells = tokens.tells
     return RolloutReport(
         options=options,
@@ -116,10 +139,13 @@ def compare_sides(rollout: Side, trainer: Side, options: RolloutOptions) -> Roll
         scale=scale,
         positions=positions,
         prompts=_by_prompt(pairs, options),
+        bias=bias,
         experts=experts,
         counts=counts,
         verdict=verdict,
-        summary=summary_of(verdict, statistics, scale, positions, worst_first, counts, options=options),
+        summary=summary_of(
+            verdict, statistics, (scale, bias), positions, worst_first, counts, options=options
+        ),
         hints=hints_of_whole(tokens.rollout[tells], tokens.trainer[tells], verdict, worst_first, experts),
     )
 
@@ -139,6 +165,7 @@ def _common(rollout: TokenSequence, trainer: TokenSequence) -> _Common:
         trainer=trainer.log_probs[places],
         missing=int(missing.sum()),
         unmasked=int((rollout.counts[:until] != trainer.counts[:until]).sum()),
+        experts=compare_experts(rollout, trainer),
     )
 
 
@@ -154,13 +181,18 @@ def _other_tokens(rollout: TokenSequence, trainer: TokenSequence, length: int) -
     return None
 
 
-def _all_tokens(commons: Sequence[_Common]) -> _Tokens:
+def _all_tokens(commons: Sequence[_Common], options: RolloutOptions) -> _Tokens:
     empty = np.empty(0)
     rollout = np.concatenate([empty, *(one.rollout for one in commons)])
     trainer = np.concatenate([empty, *(one.trainer for one in commons)])
     places = np.concatenate([np.empty(0, np.int64), *(one.compared for one in commons)])
     moved = noise.moved(rollout, trainer)
-    return _Tokens(rollout, trainer, noise.bins_of(places), moved, noise.telling(rollout, trainer))
+    groups = routed(
+        (one.tokens for one in commons),
+        [noise.telling(one.rollout, one.trainer) for one in commons],
+        options.band,
+    )
+    return _Tokens(rollout, trainer, noise.bins_of(places), moved, noise.telling(rollout, trainer), groups)
 
 
 def _first_not_finite(common: _Common) -> int | None:
@@ -177,15 +209,16 @@ def _pair(
     rollout: TokenSequence,
     trainer: TokenSequence,
     common: _Common,
-    scales: Sequence[float | None],
+    known: tuple[Sequence[float | None], Sequence[Routed]],
     options: RolloutOptions,
 ) -> SequencePair:
+    """Measure a sequence; what all of them show is `known`: scales by position, and what routing explains."""
+    scales, groups = known
     statistics = measure(common.rollout, common.trainer, options.band)
     both = common.rollout, common.trainer
     out = noise.out_of_noise(*both, common.compared, scales, options.explained)
     scale = noise.scale_of(noise.moved(*both)[noise.telling(*both)])
-    experts = compare_experts(rollout, trainer)
-    rerouted = out & (experts.rerouted(common.compared) if isinstance(experts, ExpertsOfPair) else False)
+    rerouted = out & explained_by_routing(common.tokens, groups)
     verdict = judge(
         statistics, [scale], int((out & ~rerouted).sum()), int(common.other_token is not None), options
     )
@@ -207,7 +240,7 @@ def _pair(
         not_finite=_first_not_finite(common),
         missing=common.missing,
         unmasked=common.unmasked,
-        experts=experts,
+        experts=common.experts,
         verdict=verdict,
         hints=hints_of_pair(common.rollout[start:], common.trainer[start:]) if is_hinted else (),
     )
@@ -250,7 +283,7 @@ def _by_prompt(pairs: Sequence[SequencePair], options: RolloutOptions) -> tuple[
     return tuple(sorted(found, key=lambda one: (-one.out, -(one.statistics.mean_abs or 0.0))))
 
 
-def _experts(pairs: Sequence[SequencePair]) -> ExpertsReport | None:
+def _experts(pairs: Sequence[SequencePair], groups: tuple[Routed, ...]) -> ExpertsReport | None:
     known = [(pair, pair.experts) for pair in pairs if isinstance(pair.experts, ExpertsOfPair)]
     reasons = Counter(pair.experts for pair in pairs if isinstance(pair.experts, Message))
     if not known and not reasons:
@@ -263,7 +296,7 @@ def _experts(pairs: Sequence[SequencePair]) -> ExpertsReport | None:
         if experts.first is not None
     )
     earliest = min(first, key=lambda one: one[1:], default=None)
-    return ExpertsReport(layers, next(often, None), earliest, reasons)
+    return ExpertsReport(layers, next(often, None), earliest, reasons, groups)
 
 
 def _layers(known: Iterable[ExpertsOfPair]) -> Iterator[LayerExperts]:

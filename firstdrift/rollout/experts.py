@@ -47,14 +47,17 @@ class ExpertsOfPair(Struct, frozen=True):
         other = np.argwhere(~self.equal)
         return (int(other[0][0]), int(other[0][1])) if len(other) else None
 
-    def rerouted(self, places: Integers) -> Flags:
-        """Tell which generated tokens were made likely by other experts: those of the token before each."""
+    def rerouted(self, places: Integers) -> Integers:
+        """Count the layers that chose otherwise where generated tokens were made likely: at the token before.
+
+        It is -1 where that is not known.
+        """
+        found = np.full(len(places), _UNKNOWN)
         if self.prompt_length == _UNKNOWN:
-            return np.zeros(len(places), np.bool_)
+            return found
         rows = places + self.prompt_length - 1 - self.first_token
         is_known = (rows >= 0) & (rows < len(self.equal))
-        found = np.zeros(len(places), np.bool_)
-        found[is_known] = np.any(~self.equal[rows[is_known]], axis=1)
+        found[is_known] = (~self.equal[rows[is_known]]).sum(axis=1)
         return found
 
 

@@ -12,9 +12,11 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
+from msgspec.structs import replace
 
-from firstdrift.rollout.noise import log_odds, shift_of
+from firstdrift.rollout.noise import bins_of, edges_of, log_odds, shift_of
 from firstdrift.rollout.report import (
+    Bias,
     ExpertsReport,
     PositionBin,
     RolloutCounts,
@@ -24,7 +26,15 @@ from firstdrift.rollout.report import (
 )
 from firstdrift.rollout.sequences import Floats
 from firstdrift.rollout.statistics import Statistics
-from firstdrift.rollout.thresholds import FEWEST, SHIFTED, SHORTEST_TAIL, STRAYS, TEMPERED
+from firstdrift.rollout.thresholds import (
+    BIASED,
+    FEWEST,
+    ROUNDED,
+    SHIFTED,
+    SHORTEST_TAIL,
+    STRAYS,
+    TEMPERED,
+)
 from firstdrift.wording.message import Message
 
 
@@ -41,10 +51,45 @@ def judge(
     return RolloutVerdict.WITHIN
 
 
+def bias_of(pairs: Sequence[SequencePair]) -> Bias | None:
+    """Return by how much all of a run is off; None where that may be chance.
+
+    Tokens were sampled as the rollout says, and both sides give probabilities, so that the mean ratio is
+    expected to be 1, whatever the noise; how far it is off by chance is seen from the sequences.
+    """
+    found = [pair.statistics for pair in pairs]
+    means = np.array([one.k3 - one.k1 for one in found if one.k3 is not None and one.k1 is not None])
+    if len(means) < FEWEST:
+        return None
+    mean, error = float(means.mean()), float(means.std(ddof=1)) / math.sqrt(len(means))
+    is_off = abs(mean) > max(BIASED * error, ROUNDED)
+    return Bias(mean, abs(mean) / error if error else math.inf) if is_off else None
+
+
+def drifting_with_all(
+    pairs: Sequence[SequencePair],
+    positions: Sequence[PositionBin],
+    drift: tuple[float | None, Bias | None],
+    options: RolloutOptions,
+) -> tuple[SequencePair, ...]:
+    """Let sequences drift that look fine one by one, and are of a run that drifts where they have tokens."""
+    scale, bias = drift
+    far = {one.first for one in positions if (one.scale or 0.0) > options.explained}
+    is_whole = bias is not None or (scale or 0.0) > options.explained
+
+    def drifts(pair: SequencePair) -> bool:
+        bins = np.unique(bins_of(pair.compared)).tolist()
+        return pair.verdict is RolloutVerdict.WITHIN and (
+            is_whole or not far.isdisjoint(edges_of(number)[0] for number in bins)
+        )
+
+    return tuple(replace(pair, verdict=RolloutVerdict.DRIFTING) if drifts(pair) else pair for pair in pairs)
+
+
 def summary_of(
     verdict: RolloutVerdict,
     statistics: Statistics,
-    scale: float | None,
+    drift: tuple[float | None, Bias | None],
     positions: Sequence[PositionBin],
     pairs: Sequence[SequencePair],
     counts: RolloutCounts,
@@ -62,7 +107,7 @@ def summary_of(
         "rollout.summary.measured", mean=statistics.mean_abs, tokens=finite, sequences=counts.compared
     )
     if verdict is RolloutVerdict.DRIFTING:
-        return _drifting(positions, scale, options, measured)
+        return _drifting(positions, drift, options, measured)
     if verdict is RolloutVerdict.WITHIN:
         said = "within" if not counts.out else "rerouted" if counts.out == counts.rerouted else "strays"
         return Message.of(f"rollout.summary.{said}", dtype=options.dtype, out=counts.out, measured=measured)
@@ -70,9 +115,16 @@ def summary_of(
 
 
 def _drifting(
-    positions: Sequence[PositionBin], scale: float | None, options: RolloutOptions, measured: Message
+    positions: Sequence[PositionBin],
+    drift: tuple[float | None, Bias | None],
+    options: RolloutOptions,
+    measured: Message,
 ) -> Message:
+    scale, bias = drift
     far = {one.first: one.scale for one in positions if (one.scale or 0.0) > options.explained}
+    if bias is not None and not far and (scale or 0.0) <= options.explained:
+        off = {"mean": bias.mean, "errors": bias.errors}
+        return Message.of("rollout.summary.biased", measured=measured, **off)
     return Message.of(
         "rollout.summary.drifting",
         position=min(far, default=0),

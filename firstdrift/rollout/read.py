@@ -35,7 +35,7 @@ from firstdrift.rollout.fields import (
 )
 from firstdrift.rollout.sequences import RowProblem, Side, TokenSequence
 from firstdrift.rollout.sources import PARQUET_SUFFIXES, files_of, why_not
-from firstdrift.rollout.thresholds import MOST_EXPERTS, MOST_LINE, MOST_SEQUENCES, MOST_TOKENS
+from firstdrift.rollout.thresholds import MOST_EXPERTS, MOST_LINE, MOST_SEQUENCES, MOST_TEXT, MOST_TOKENS
 from firstdrift.wording.message import Message, verbatim
 
 MOST_PROBLEMS: Final = 50
@@ -100,15 +100,22 @@ class _Held:
     """Counts what is in memory, and refuses what is too much."""
 
     def __init__(self) -> None:
-        self._left = {"sequences": MOST_SEQUENCES, "tokens": MOST_TOKENS, "experts": MOST_EXPERTS}
+        self._left = {
+            "sequences": MOST_SEQUENCES,
+            "tokens": MOST_TOKENS,
+            "experts": MOST_EXPERTS,
+            "characters": MOST_TEXT,
+        }
 
     def add(self, found: TokenSequence, path: Path) -> None:
         experts = 0 if found.experts is None else found.experts.size
-        for what, size in (("sequences", 1), ("tokens", len(found)), ("experts", experts)):
+        texts = (*(found.texts or ()), found.prompt, *found.names.values())
+        sizes = {"sequences": 1, "tokens": len(found), "experts": experts, "characters": sum(map(len, texts))}
+        for what, size in sizes.items():
             self._left[what] -= size
             if self._left[what] < 0:
                 hint = Message.of("rollout.split")
-                raise LimitError(Message.of(f"rollout.many_{what}"), path=path, hint=hint)
+                raise LimitError(Message.of(f"rollout.many_{what}", most=MOST_TEXT), path=path, hint=hint)
 
 
 def _sequences(

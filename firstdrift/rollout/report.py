@@ -4,14 +4,16 @@ import math
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
 
+import numpy as np
 from msgspec import Struct
 
 from firstdrift.errors import SettingsError
 from firstdrift.groups import known
 from firstdrift.rollout.experts import ExpertsOfPair
 from firstdrift.rollout.pair import Pairing
+from firstdrift.rollout.routing import Routed
 from firstdrift.rollout.sequences import Flags, Integers, Side, TokenSequence
-from firstdrift.rollout.statistics import Statistics
+from firstdrift.rollout.statistics import Statistics, differences
 from firstdrift.rollout.thresholds import BAND, EXPLAINED, LEAST_COMPARED
 from firstdrift.wording.message import Message
 
@@ -70,7 +72,7 @@ class SequencePair(Struct, frozen=True, kw_only=True):
         compared: places of the tokens that were compared.
         statistics: of them.
         out: which of them have left the noise.
-        rerouted: which of those that have were computed by other experts on the two sides.
+        rerouted: which of those that have are as far off as near ties of routers explain.
         scale: of their noise, in log-odds; None of too few.
         other_token: place of the first token that is another one; None if there is none, or it is not known.
         not_finite: place of the first token whose difference is NaN or infinite; None if there is none.
@@ -105,6 +107,12 @@ class SequencePair(Struct, frozen=True, kw_only=True):
         left = self.out & ~self.rerouted
         places = self.compared[left if left.any() else self.out]
         return int(places[0]) if len(places) else None
+
+    @property
+    def not_finite_at(self) -> Integers:
+        """Places of the tokens whose difference is NaN or infinite."""
+        ours, theirs = (side.log_probs[self.compared] for side in (self.rollout, self.trainer))
+        return self.compared[~np.isfinite(differences(ours, theirs))]
 
     @property
     def first_found(self) -> int | None:
@@ -173,12 +181,32 @@ class ExpertsReport(Struct, frozen=True):
         first_layer: the first that chooses other experts too often for ties; None if none does.
         first: sequence (by number), token (of prompt and answer) and layer of the first other set.
         not_compared: how many sequences have experts that were not compared, by reason.
+        routed: tokens by how many of their layers chose other experts.
     """
 
     layers: tuple[LayerExperts, ...]
     first_layer: int | None
     first: tuple[int, int, int] | None
     not_compared: Mapping[Message, int]
+    routed: tuple[Routed, ...] = ()
+
+    @property
+    def other_share(self) -> float:
+        """Share of the choices, of all tokens and layers, that are not equal."""
+        sets, other = (sum(getattr(one, name) for one in self.layers) for name in ("sets", "other"))
+        return other / sets if sets else 0.0
+
+
+class Bias(Struct, frozen=True):
+    """A mean ratio that chance does not explain.
+
+    Attributes:
+        mean: by how much the mean ratio of the tokens of a sequence is off 1, on average.
+        errors: the same in standard errors, over sequences.
+    """
+
+    mean: float
+    errors: float
 
 
 class RolloutCounts(Struct, frozen=True, kw_only=True):
@@ -249,6 +277,7 @@ class RolloutReport(Struct, frozen=True, kw_only=True):
     scale: float | None
     positions: tuple[PositionBin, ...]
     prompts: tuple[PromptGroup, ...]
+    bias: Bias | None
     experts: ExpertsReport | None
     counts: RolloutCounts
     verdict: RolloutVerdict

@@ -42,6 +42,17 @@ OTHER_EXPERTS: Final = 0.05
 """share of tokens | from which on a layer is said to choose other experts | judgement: near ties in
 bfloat16 stay below it"""
 
+MOST_LAYERS_OF_TIES: Final = 0.5
+"""share of layers | up to which other experts of a token are near ties | the majority: a state for which most
+routers choose otherwise is another one"""
+
+BIASED: Final = 8.0
+"""standard errors | over sequences, by which the mean ratio is off 1, from where on all of a run drifts |
+judgement: of a million comparisons of healthy runs none should reach it by chance"""
+
+MOST_TEXT: Final = 2**28
+"""characters | of tokens, prompts and names as text, of a side | bounds memory"""
+
 SHIFTED: Final = 0.25
 """of the mean difference | that is left when one side is shifted by a token, if it is | judgement"""
 

@@ -9,6 +9,8 @@ import pytest
 from fastapi.testclient import TestClient
 from library.rollout.rollout_rows import SAMPLES, row, write_rows
 
+from firstdrift.wording.message import Message
+from firstdrift.wording.text import text_of
 from firstdrift_server.app import create_app
 from firstdrift_server.context import Context
 from firstdrift_server.questions import rollout as questions
@@ -119,6 +121,20 @@ def test_what_cannot_be_compared_is_refused_on_the_page_and_as_data(
     assert "<form" in page.text
     assert data.json()["ok"] is False
     assert client.get(f"/rollout/0?{asked}").status_code == status
+
+
+def test_a_form_without_files_says_what_is_missing(client: TestClient) -> None:
+    page, data = client.get("/rollout?rollout=&trainer=&low=0.8"), client.get("/rollout.json?rollout=")
+    assert (page.status_code, data.status_code) == (422, 422)
+    assert text_of(Message.of("rollout.choose_rollout"))[1:] in page.text
+    assert client.get("/rollout").status_code == 200
+
+
+def test_differences_that_are_no_numbers_are_marked_in_the_chart(client: TestClient, root: Path) -> None:
+    given = urlencode({"rollout": root / "rollout.jsonl", "trainer": root / "not_finite.jsonl"})
+    found = client.get(f"/rollout/4.json?{given}").json()
+    assert found["not_finite_at"] == list(range(30, 48))
+    assert '"lost":[30,' in client.get(f"/rollout/4?{given}").text.replace(" ", "")
 
 
 def test_a_sequence_that_is_not_there_is_not_found(client: TestClient, root: Path) -> None:

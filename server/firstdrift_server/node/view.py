@@ -13,12 +13,14 @@ from firstdrift.catalogue.comparisons.tree import Pair, Row, get_row, pairs_of_r
 from firstdrift.catalogue.dumps.records import IndexedSlice, get_slice, load_dump, load_node
 from firstdrift.errors import FirstdriftError
 from firstdrift.groups import fields_of, known_items
+from firstdrift.matching.plan import TensorPair
 from firstdrift.metrics.measurement import Measurement, MeasurementKind, SideSummary
 from firstdrift.model.tensor import Role, TensorRecord
 from firstdrift.parallel.slices import read_stacks
 from firstdrift.paths import inside
 from firstdrift.verdict.judgement import NodeClass
 from firstdrift.verdict.rule_book import ENTRIES
+from firstdrift.verdict.token_of_row import token_of_row
 from firstdrift.wording.message import Message
 from firstdrift_frontend.metric_names import METRICS
 from firstdrift_server.context import Context
@@ -136,7 +138,7 @@ def _pair_object(pair: Pair) -> dict[str, Any]:
         "kind": measured.kind,
         "remark": plan.incomparable or measured.reason,
         "metrics": measured.values(),
-        "details": _details(measured),
+        "details": [*_details(measured), *_token(plan, measured)],
     }
 
 
@@ -197,6 +199,13 @@ def _details(measured: Measurement) -> list[tuple[Message, Any]]:
         for name, field in _DETAILS[part].items()
     ]
     return [(name, value) for name, value in found if value is not None]
+
+
+def _token(plan: TensorPair, measured: Measurement) -> list[tuple[Message, str]]:
+    """Say of which token the worst row is, where rows were compared by token: "1, 2"."""
+    row = measured.errors.worst_row if measured.errors is not None else None
+    at = None if row is None else token_of_row(plan, row)
+    return [] if at is None else [(Message.of("server.worst_row_token"), f"{at[0]}, {at[1]}")]
 
 
 def _unmatched(session: Session, pair: SliceLabel, row: Row) -> dict[str, list[dict[str, Any]]]:

@@ -96,6 +96,7 @@ def rollout_sequence(
         "length": len(tokens),
         "differences": [one["difference"] for one in tokens],
         "out_at": pair.compared[pair.out].tolist(),
+        "not_finite_at": pair.not_finite_at.tolist(),
         "other_experts": _other_experts(pair),
         "explained": report.options.explained,
     }

@@ -29,9 +29,12 @@ _FIELDS: Final = ("rollout", "trainer", "low", "high", "dtype")
 def rollout_view(context: Context, given: Mapping[str, str]) -> tuple[dict[str, Any], FirstdriftError | None]:
     """Lay out the form, and the answer if both sides are chosen; or what is wrong with them."""
     fields = _fields(given)
-    answer, refused = None, None
+    answer = None
+    refused: FirstdriftError | None = None
     is_half_chosen = "at" in given and not fields["trainer"]  # the list of files asks for the other side
-    if fields["rollout"] and not is_half_chosen:
+    if not fields["rollout"] and "rollout" in given and "at" not in given:
+        refused = SettingsError(Message.of("rollout.choose_rollout"), hint=Message.of("rollout.choose_files"))
+    elif fields["rollout"] and not is_half_chosen:
         try:
             asked = _asked(context, fields)
             answer = _kept(context, asked, rollout_overview)

@@ -65,14 +65,17 @@ def test_a_line_that_is_too_long_is_passed_over(tmp_path: Path, monkeypatch: pyt
 
 
 @pytest.mark.parametrize(
-    ("limit", "reason"), [("MOST_TOKENS", "many_tokens"), ("MOST_SEQUENCES", "many_sequences")]
+    ("limit", "reason"),
+    [("MOST_TOKENS", "many_tokens"), ("MOST_SEQUENCES", "many_sequences"), ("MOST_TEXT", "many_characters")],
 )
 def test_more_than_memory_holds_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: str, reason: str
 ) -> None:
     monkeypatch.setattr(reading, limit, 3 if limit == "MOST_TOKENS" else 1)
     with pytest.raises(LimitError) as refused:
-        read_side(write_rows(tmp_path / "a.jsonl", row([-1.0, -2.0]), row([-1.0, -2.0])), "rollout")
+        read_side(
+            write_rows(tmp_path / "a.jsonl", *(row([-1.0, -2.0], id=f"n{at}") for at in (0, 1))), "rollout"
+        )
     assert refused.value.message.id == f"rollout.{reason}"
 
 

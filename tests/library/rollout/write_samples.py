@@ -11,6 +11,9 @@
 | router.jsonl      | the router of layer 2 has two experts exchanged                                       |
 | not_finite.jsonl  | the 5th sequence has NaN from its 30th token on                                       |
 
+`--example` writes examples/rollout instead: six sequences without experts, one of which drifts, as the
+trainer applied a temperature of 1.5 to it alone.
+
 `--study` prints the noise of larger, healthy runs instead, in each dtype: what docs/rollout.md says of it.
 """
 
@@ -157,6 +160,22 @@ def write_samples(folder: Path) -> None:
     trained("router.jsonl")
 
 
+def write_example(folder: Path) -> None:
+    """Write a few sequences, one of which the trainer scored at another temperature."""
+    rollout, trainer = model_in(torch.bfloat16), model_in(torch.float32)
+    tokens = generate(rollout, 6, ANSWER)
+    sides = {
+        "rollout": rows(tokens, score(rollout, tokens), "rollout_log_probs"),
+        "trainer": rows(tokens, score(trainer, tokens), "old_log_probs"),
+    }
+    drifting = rows(tokens, score(trainer, tokens, temperature=1.5), "old_log_probs")
+    sides["trainer"][3] = drifting[3]
+    for name, found in sides.items():
+        for one in found:
+            del one["routed_experts"], one["response_mask"]
+        write(folder / f"{name}.jsonl", found)
+
+
 def study(folder: Path) -> None:
     """Print how large the noise of healthy runs is, and how far its tails go."""
     from firstdrift.rollout import noise
@@ -176,7 +195,7 @@ def study(folder: Path) -> None:
             for pair in report.pairs:
                 assert isinstance(pair.experts, ExpertsOfPair)
                 both = [side.log_probs[pair.compared] for side in (pair.rollout, pair.trainer)]
-                shown = noise.telling(*both) & (pair.experts.rerouted(pair.compared) == is_rerouted)
+                shown = noise.telling(*both) & ((pair.experts.rerouted(pair.compared) > 0) == is_rerouted)
                 worst += abs(noise.moved(*both)[shown]).tolist()
             largest = max(worst) / report.scale
             print(f"{dtype}: {len(worst) - 1} tokens, {is_rerouted=}, largest {largest:.3g} scales")
@@ -190,9 +209,10 @@ def main() -> None:
     )
     parser.add_argument("folder", type=Path)
     parser.add_argument("--study", action="store_true")
+    parser.add_argument("--example", action="store_true")
     asked = parser.parse_args()
     with torch.no_grad():
-        study(asked.folder) if asked.study else write_samples(asked.folder)
+        (study if asked.study else write_example if asked.example else write_samples)(asked.folder)
 
 
 if __name__ == "__main__":

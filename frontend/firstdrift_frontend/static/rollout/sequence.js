@@ -8,7 +8,7 @@ const figure = element("sequence-chart");
 const data = JSON.parse(element("sequence-data").textContent ?? "");
 
 /** @type {(number | null)[]} */
-const values = data.differences;
+const values = data.differences.map((/** @type {unknown} */ one) => (typeof one === "number" ? one : null));
 
 function draw() {
   const hovertemplate = `${data.token} %{x}: Δ %{y:.4g}<extra></extra>`;
@@ -29,7 +29,16 @@ function draw() {
     marker: { color: colour("error"), symbol: "x", size: 9 },
     hovertemplate,
   };
-  react(figure, [line, out], {
+  // What is no number has no height: it is marked on the line of 0.
+  const lost = {
+    type: "scatter",
+    mode: "markers",
+    x: data.lost,
+    y: data.lost.map(() => 0),
+    marker: { color: colour("error"), symbol: "diamond-open", size: 11 },
+    hovertemplate: `${data.token} %{x}: ${data.not_finite}<extra></extra>`,
+  };
+  react(figure, [line, out, lost], {
     showlegend: false,
     xaxis: axis(data.token),
     yaxis: axis("Δ", { zeroline: true, zerolinecolor: colour("line-strong"), exponentformat: "power" }),
