@@ -86,6 +86,8 @@ class TensorPair(Struct, frozen=True, gc=False):
         target_parts: likewise for the target tensor; one of the two is empty.
         joining: how the parts are joined; None if there are none.
         part_nodes: of rows or weights of experts, the nodes that the parts belong to; else empty.
+        tokens: of rows that were moved to be compared by token, which these are, piece by piece: the golden
+            sequence, the place of the first token in it, how many rows. Empty of rows as they lie.
     """
 
     match: int
@@ -99,11 +101,15 @@ class TensorPair(Struct, frozen=True, gc=False):
     target_parts: tuple[TensorRecord, ...] = ()
     joining: Joining | None = None
     part_nodes: tuple[str, ...] = ()
+    tokens: tuple[tuple[int, int, int], ...] = ()
 
     @property
     def is_joined(self) -> bool:
-        """True if one of its tensors is made up of several, of nodes or of ranks."""
-        return any((self.joining, self.golden.shards, self.target.shards))
+        """True if one of its tensors is made up of several, of nodes, of ranks or of passes."""
+        places = self.golden.location, self.target.location
+        return any(
+            (self.joining, self.golden.shards, self.target.shards, *(at and at.shards for at in places))
+        )
 
     @property
     def without_values(self) -> tuple[str, ...]:

@@ -9,6 +9,9 @@ target  rank 0, 1                      rank 0 ── rank 0+1, merged; where ran
 
 golden  rank 0, 1  (shards)            as many ranks that were spread otherwise
 target  rank 0, 1  (stages)            rank 0+1 ── rank 0+1, both merged
+
+golden  step 0                         the same tokens in other passes
+target  step 0, 1  (chunks)            step 0 ── steps 0 and 1, one after the other
 """
 
 from collections.abc import Iterable
@@ -18,6 +21,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
+from firstdrift.errors import DumpUnreadableError
 from firstdrift.groups import grouped, known, positions
 from firstdrift.matching.plan import MatchingRules, Messages, SlicePairing
 from firstdrift.matching.ranks.merge_slices import (
@@ -37,6 +41,7 @@ from firstdrift.matching.slice_selection import (
     spelled,
     told_numbers,
 )
+from firstdrift.matching.tokens.passes import passes_of_one_token
 from firstdrift.model.slice import Coordinates, Dump, SliceListing
 from firstdrift.wording.message import Message
 from firstdrift.wording.phrases import side_named
@@ -69,6 +74,11 @@ def pair_slices(golden: Dump, target: Dump, rules: MatchingRules, read: Read | N
     """
     require_chosen_slices(golden, target, rules)
     sides, missing, notes = _of_one_model((golden, target), rules, read)
+    together = (
+        [] if read is None or missing is not None else _of_one_token(sides, (golden, target), rules, read)
+    )
+    if together:
+        return _pairing_of_passes(sides, together)
     keys = _keys_of_sides(sides, rules, missing)
     keys, assumed, ambiguous = _unify(keys, rules)
     pairs, ordered = _pair_by_key(sides, keys)
@@ -103,6 +113,39 @@ def _of_one_model(
         spread_otherwise = have_other_parts(dumps, sides, read)
     sides, notes = merge_slices(sides, layouts, spread_otherwise=spread_otherwise)
     return sides, None, notes
+
+
+def _of_one_token(
+    sides: Sides, dumps: tuple[Dump, Dump], rules: MatchingRules, read: Read
+) -> list[tuple[SliceListing, SliceListing]]:
+    """Return which passes hold the same tokens, unless a person said which are compared."""
+    ranks = [{listing.coordinates.rank for listing in side} for side in sides]
+    if max(map(len, ranks)) > 1 or rules.token_offset or (rules.step, rules.token) != (None, None):
+        return []
+    ordered = [sorted(side, key=lambda listing: listing.coordinates.sort_key()) for side in sides]
+    try:
+        return passes_of_one_token((ordered[0], ordered[1]), lambda side, one: read(dumps[side], one))
+    except DumpUnreadableError:
+        return []  # a damaged slice spoils itself alone, as it is read again
+
+
+def _pairing_of_passes(sides: Sides, together: list[tuple[SliceListing, SliceListing]]) -> SlicePairing:
+    """Compare passes that hold the same tokens, and say which these are."""
+    held = [[part for pair in together for part in (pair[at].parts or (pair[at],))] for at in (0, 1)]
+    return SlicePairing(
+        pairs=tuple(together),
+        unmatched_golden=_unpaired(sides[0], held[0]),
+        unmatched_target=_unpaired(sides[1], held[1]),
+        notes=tuple(
+            Message.of("matching.note.passes_of_one_token", golden=_named(golden), target=_named(target))
+            for golden, target in together
+            if golden.parts or target.parts
+        ),
+    )
+
+
+def _named(listing: SliceListing) -> tuple[Message, ...]:
+    return tuple(part.coordinates.name() for part in listing.parts or (listing,))
 
 
 def _chosen(dumps: tuple[Dump, Dump], rules: MatchingRules) -> Sides:

@@ -1,6 +1,6 @@
 """Write a plan of what was matched: matches in the order of the target nodes, tensors, what is left over."""
 
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Container, Iterator
 
 from msgspec.structs import replace
 
@@ -15,7 +15,6 @@ from firstdrift.matching.implementations.element_order import with_order_of_laye
 from firstdrift.matching.implementations.pair_tensors import Pairer, pairer_of, with_views
 from firstdrift.matching.implementations.token_order import as_recorded as left_as_recorded
 from firstdrift.matching.implementations.token_order import by_sequence, say_order, turned_batch
-from firstdrift.matching.implementations.token_rows import Nodes, common_rows, say_rows
 from firstdrift.matching.manual.said_views import pair_said_views
 from firstdrift.matching.pairing import Join, Pairing
 from firstdrift.matching.plan import Messages, NodeMatch, Origin, SlicePlan, TensorPair, UnmatchedTensor
@@ -23,7 +22,9 @@ from firstdrift.matching.ranks.partial_dump import as_recorded, spread_of_pairs,
 from firstdrift.matching.ranks.partial_pairs import say_partial_dump, settle_partial_dump
 from firstdrift.matching.ranks.shards import settle_shards
 from firstdrift.matching.structure.compiled_graphs import pair_compiled
-from firstdrift.matching.tensors import TensorPairing
+from firstdrift.matching.structure.sequence_alignment import Pair
+from firstdrift.matching.tensors import TensorPairing, without
+from firstdrift.matching.tokens.rows import Nodes, common_rows
 from firstdrift.matching.tree import is_operator, records_by_place
 from firstdrift.model.node import Node
 from firstdrift.model.slice import Slice
@@ -38,10 +39,7 @@ def write_plan(golden: Slice, target: Slice, work: Pairing, notes: Messages) -> 
     if work.spread is not None:
         golden, target = work.spread.widened(golden, target)
     tensors = TensorPairing()
-    if work.are_other:
-        matches = _pair_other(work, golden.nodes, target.nodes, tensors)
-    else:
-        matches = _pair_tensors(work, golden.nodes, target.nodes, tensors)
+    matches = _pair_seen(work, golden, target, tensors)
     inferred = add_inferred(work, matches, tensors)
     stacked = pair_stacks(golden.nodes, target.nodes, matches, tensors)
     add_operands(matches, (work.golden, work.target), work.lines)
@@ -60,40 +58,41 @@ def write_plan(golden: Slice, target: Slice, work: Pairing, notes: Messages) -> 
     return replace(plan, notes=(*notes, *plan.notes, *_notes_on_ranks(plan, golden, target)))
 
 
-def _pair_other(
-    work: Pairing, golden: tuple[Node, ...], target: tuple[Node, ...], tensors: TensorPairing
-) -> list[NodeMatch]:
-    """Pair the tensors of two implementations of one model, each seen as the other has it."""
-    batch = turned_batch(work.golden, work.target, work.pairs())
-    seen: Nodes = golden, target if batch is None else by_sequence(target, batch)
-    rows = common_rows(seen, work.pairs())
+def _pair_seen(work: Pairing, golden: Slice, target: Slice, tensors: TensorPairing) -> list[NodeMatch]:
+    """Pair the tensors as they are seen: rows by token, and views of other implementations."""
+    recorded: Nodes = golden.nodes, target.nodes
+    batch = turned_batch(work.golden, work.target, work.pairs()) if work.are_other else None
+    seen: Nodes = recorded if batch is None else (golden.nodes, by_sequence(target.nodes, batch))
+    rows = common_rows(seen, (golden, target))
     if rows is not None:
-        seen = rows[0].see(seen[0]), rows[1].see(seen[1])
-    pairer = pairer_of(work.golden, work.target)
-    matches = _pair_tensors(work, *seen, tensors, pairer)
-    tensors.pairs = with_order_of_layers(tensors.pairs, pairer.linear)
-    tensors.pairs = with_boundaries(list(map(say_rows, map(with_views, tensors.pairs))))
+        seen = rows.see(seen)
+    pairer = pairer_of(work.golden, work.target) if work.are_other else None
+    matches = _pair_tensors(work, recorded, seen, tensors, pairer)
+    if pairer is not None:
+        tensors.pairs = list(map(with_views, with_order_of_layers(tensors.pairs, pairer.linear)))
+    if rows is not None:
+        tensors.pairs = list(map(rows.say, tensors.pairs))
+    if pairer is not None:
+        tensors.pairs = with_boundaries(tensors.pairs)
     if batch is not None:
-        tensors.pairs = say_order(tensors.pairs, records_by_place(target))
-    tensors.unmatched_golden = left_as_recorded(tensors.unmatched_golden, records_by_place(golden))
-    tensors.unmatched_target = left_as_recorded(tensors.unmatched_target, records_by_place(target))
+        tensors.pairs = say_order(tensors.pairs, records_by_place(target.nodes))
+    if seen is not recorded:
+        places = records_by_place(golden.nodes), records_by_place(target.nodes)
+        tensors.unmatched_golden = left_as_recorded(tensors.unmatched_golden, places[0])
+        tensors.unmatched_target = left_as_recorded(tensors.unmatched_target, places[1])
     return matches
 
 
 def _pair_tensors(
-    work: Pairing,
-    golden: Sequence[Node],
-    target: Sequence[Node],
-    tensors: TensorPairing,
-    pairer: Pairer | None = None,
+    work: Pairing, recorded: Nodes, seen: Nodes, tensors: TensorPairing, pairer: Pairer | None
 ) -> list[NodeMatch]:
     """Pair the tensors of all matches; a match of several nodes stands where the first target node is."""
     matches: list[NodeMatch] = []
     operators: list[tuple[int, Node, Node]] = []
     joins = {join.target: join for join in work.joins}
     for indexes, found in work.matches():
-        first = [golden[index] for index in indexes[0]]
-        second = [target[index] for index in indexes[1]]
+        first = [seen[0][index] for index in indexes[0]]
+        second = [seen[1][index] for index in indexes[1]]
         if found.joined:
             _pair_join(tensors, len(matches), joins[indexes[1]], first, second)
         elif found.doubtful:  # a person has yet to confirm it
@@ -101,7 +100,9 @@ def _pair_tensors(
         elif pairer is not None and found.origin is not Origin.MANUAL and is_operator(first[0]):
             operators.append((len(matches), first[0], second[0]))
         else:
-            _pair_single(tensors, len(matches), (first[0], second[0]), work, indexes[1][0], pairer)
+            pair = indexes[0][0], indexes[1][0]
+            nodes = _pair_said(tensors, len(matches), (first[0], second[0]), recorded, work, pair)
+            _pair_single(tensors, len(matches), nodes, work, pair[1], pairer)
         names = [tuple(node.name for node in side) for side in (first, second)]
         how = found.origin, found.score, found.doubtful, found.reasons
         matches.append(NodeMatch(names[0], names[1], *how))
@@ -110,6 +111,22 @@ def _pair_tensors(
             pairer.pair_operators(tensors, row, golden_node, target_node)
     tensors.pairs.sort(key=lambda pair: pair.match)
     return matches
+
+
+def _pair_said(
+    tensors: TensorPairing, row: int, seen: tuple[Node, Node], recorded: Nodes, work: Pairing, pair: Pair
+) -> tuple[Node, Node]:
+    """Pair what a view mapping names, as it was recorded; return the nodes with what is left."""
+    views = work.said_views.get(pair, ())
+    if not views:
+        return seen
+    left = pair_said_views(tensors, row, (recorded[0][pair[0]], recorded[1][pair[1]]), views)
+    labels = [{record.label for record in node.tensors} for node in left]
+    golden, target = (
+        without(node, [record.label for record in node.tensors if record.label not in kept])
+        for node, kept in zip(seen, labels, strict=True)
+    )
+    return golden, target
 
 
 def _are_seen_as_views(nodes: tuple[Node, Node]) -> bool:
@@ -129,8 +146,6 @@ def _pair_single(
 ) -> None:
     """Pair the tensors of one node with those of one other; `index` is that of the target node."""
     match = work.found[index]
-    views = work.said_views.get((match.golden, index), ())
-    nodes = pair_said_views(tensors, row, nodes, views) if views else nodes
     if pairer is not None and match.origin is not Origin.MANUAL and _are_seen_as_views(nodes):
         pairer.pair(tensors, row, *nodes)
     elif work.lines and match.origin is Origin.STRUCTURE:

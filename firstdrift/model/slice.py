@@ -76,12 +76,15 @@ class SliceListing(Struct, frozen=True):
             has. If the coordinates name a rank all the same, only what that one has is compared: the others
             tell whether it is a copy, a part or an addend of what the whole model has.
         layout: how the model was spread over them, where that was said.
+        rows: the shapes of the token ids of the parts, where these are no ranks: passes of one process, whose
+            tokens are laid one after the other. Empty of ranks.
     """
 
     coordinates: Coordinates
     directory: Path
     parts: "tuple[SliceListing, ...]" = ()
     layout: Layout | None = None
+    rows: tuple[tuple[int, ...], ...] = ()
 
 
 class Dump(Struct, frozen=True):

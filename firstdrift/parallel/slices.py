@@ -22,7 +22,7 @@ def read_slice(dump: Dump, listing: SliceListing) -> Slice:
 def read_merged(
     listing: SliceListing, read: Callable[[SliceListing], Slice], merge: Merge | None = None
 ) -> Slice:
-    """Read a slice rank by rank and merge what was read; one that is of a single process is read as it is.
+    """Read a slice rank by rank, or pass by pass, and merge what was read; any other is read as it is.
 
     Args:
         listing: which slice.
@@ -31,9 +31,14 @@ def read_merged(
     """
     if not listing.parts:
         return read(listing)
+    parts = list(map(read, listing.parts))
+    if listing.rows:
+        from firstdrift.parallel.merge_passes import merge_passes
+
+        return merge_passes(listing, parts)
     from firstdrift.parallel.merge_ranks import merge_ranks
 
-    return (merge or merge_ranks)(listing, list(map(read, listing.parts)))
+    return (merge or merge_ranks)(listing, parts)
 
 
 def read_stacks(dump: Dump, listing: SliceListing) -> Mapping[str, tuple[str, ...]]:

@@ -20,7 +20,7 @@ from firstdrift.model.node import Direction
 from firstdrift.model.tensor import Role
 from firstdrift.verdict.conditioning import Term
 from firstdrift.verdict.evidence import Evidence
-from firstdrift.verdict.fixed_thresholds import STATISTICS_ROUNDING
+from firstdrift.verdict.fixed_thresholds import MADE_OF, STATISTICS_ROUNDING
 from firstdrift.verdict.layer_outliers import PeerGroup
 from firstdrift.verdict.movable_thresholds import Thresholds
 from firstdrift.verdict.row_errors import RowErrors
@@ -191,6 +191,8 @@ def _excess(evidence: Evidence, pair: int, roundoff: float) -> float:
     trained = explained_by_training(evidence, pair)
     # Training moves whole tensors by so much, and single rows by more.
     whole = measured.errors.relative_l2 if trained and measured.errors is not None else error.value
+    if pair in evidence.made_weights and measured.errors is not None:
+        whole = max(measured.errors.relative_l2, error.value / MADE_OF.value)
     # What all others have is no excuse for another difference.
     roundoff = max(error.roundoff, evidence.stored) if evidence.systematic_weights else roundoff
     rounding = evidence.limits.parameter_floor * roundoff
@@ -207,5 +209,6 @@ def explained_by_training(evidence: Evidence, pair: int) -> float:
         return math.inf
     known = evidence.trained
     name, measured = evidence.parameter_name(pair), evidence.measurements[pair]
-    allowed = known.allowed(name, measured, evidence.typical_move) if known is not None else None
+    quiet = evidence.limits.floor * evidence.pair_errors[pair].roundoff
+    allowed = known.allowed(name, measured, evidence.typical_move, quiet) if known is not None else None
     return evidence.limits.later_step_parameters if allowed is None else allowed

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from firstdrift.metrics.measurement import Measurement, SideSummary
+from firstdrift.metrics.measurement import Measurement, MeasurementKind, SideSummary
 from firstdrift.metrics.statistics import is_whole
 from firstdrift.model.node import Direction, NodeKind
 from firstdrift.model.tensor import UNIT_ROUNDOFF, Role
@@ -31,7 +31,7 @@ from firstdrift.verdict.layer_outliers import outstanding, peer_group
 from firstdrift.verdict.movable_thresholds import Thresholds
 from firstdrift.verdict.operator_bounds import largest_difference
 from firstdrift.verdict.reasons import entered, runs_alone
-from firstdrift.verdict.row_errors import RowErrors, is_gradient_of_parameter
+from firstdrift.verdict.row_errors import RowErrors, embeds_tokens, is_gradient_of_parameter
 from firstdrift.verdict.tree import TreeRow, is_embedding
 
 
@@ -185,10 +185,11 @@ def _is_other_input(case: Case) -> bool:
 def _looked_up_another(case: Case) -> bool:
     """Tell whether an embedding was asked for other rows, though the statistics of the ids are equal.
 
-    Its weight agrees, and what it gave is no multiple of what it gave in the golden run.
+    Its weight agrees, and what it gave is no multiple of what it gave in the golden run. What is made of
+    positions, as a rotation is, looks up no rows of a weight.
     """
     error, pair, after_fault = case.error, case.error.output_pair, case.progress.first_origin is not None
-    if not (error.unsure and is_embedding(case.row)) or pair is None or after_fault:
+    if not (error.unsure and embeds_tokens(case.row)) or pair is None or after_fault:
         return False
     has_other_weight = case.weights or bool(error.parameter and case.evidence.systematic_weights)
     if has_other_weight or case.evidence.is_later_step or not math.isfinite(error.output or 0.0):
@@ -357,13 +358,15 @@ def _counts(side: SideSummary) -> bool:
 def _handed_on(case: Case) -> float:
     """Return the error that what was not recorded before a row hands on to its input.
 
-    Of a gradient that is the absolute error of those before it, however much of it cancelled out there.
+    Of a gradient that is the absolute error of those before it, however much of it cancelled out there. Two
+    runs whose values were all equal until then ran the same kernels, which round alike.
     """
     pair, evidence = case.error.input_pair, case.evidence
     if pair is None:
         return 0.0
     measured, underflow = evidence.measurements[pair], evidence.pair_errors[pair].underflow
-    if case.row.direction is not Direction.BACKWARD:
+    was_equal = case.progress.seen_whole == 0.0 and measured.kind is MeasurementKind.DATA
+    if case.row.direction is not Direction.BACKWARD or was_equal:
         return underflow
     return max(underflow, error_of_sum((case.progress.seen_difference,), measured.golden_norm))
 
@@ -390,17 +393,18 @@ def _blame_what_surrounds(case: Case, classified: Sequence[Classified]) -> None:
     """Mark what one side alone ran before an input that nothing explains, or else the module around it.
 
     That is the module whose own code, between its children, made the input. Where the other dump has none of
-    the modules around the row, it is the row itself.
+    the modules around the row, it is the operator that made the input in the golden run, or the row itself.
     """
     evidence, progress, error = case.evidence, case.progress, case.error
     alone = _alone_before(case)
-    surrounding = _surrounding(case) if alone is None else alone
+    maker = _maker(case) if alone is None else None
+    surrounding = alone or maker or _surrounding(case)
     blamed = classified[surrounding.index]
     if blamed.node_class in ORIGINS:
         return
     blamed.node_class = NodeClass.NON_FINITE if Role.INPUT in error.non_finite else NodeClass.SOURCE
     blamed.entered = blamed.worst_pair = error.input_pair
-    blamed.reasons = (entered(evidence, case.row, error, inside=surrounding is not case.row),)
+    blamed.reasons = (entered(evidence, case.row, error, blamed=surrounding, is_maker=maker is not None),)
     blamed.rule, blamed.margin = ENTERED.name, _over(case.error.input or 0.0, _limit_of_input(case))
     if alone is not None:
         blamed.node_class = NodeClass.STRUCTURE_DIFFERS
@@ -410,6 +414,27 @@ def _blame_what_surrounds(case: Case, classified: Sequence[Classified]) -> None:
         progress.level, progress.first_origin = _level_of_fault(case), evidence.places[case.row.index]
     for above in evidence.above(surrounding):
         progress.origins_inside[above.index] += 1
+
+
+def _maker(case: Case) -> TreeRow | None:
+    """Return the operator that made an input of a row in the golden run, where no module around it tells.
+
+    That gave what it is given; in the backward pass, it is the backward of what alone took what its forward
+    gave. What the operator was given agrees.
+    """
+    evidence, pair, row = case.evidence, case.error.input_pair, case.row
+    if pair is None or any(above.match is not None for above in evidence.above(row)):
+        return None
+    if row.direction is Direction.BACKWARD:
+        forward = evidence.turned(row, Direction.FORWARD)
+        takers = evidence.sharing(forward, Role.OUTPUT, Role.INPUT) if forward is not None else ()
+        makers = [evidence.turned(taker, Direction.BACKWARD) for taker in takers]
+    else:
+        makers = list(evidence.sharing(row, Role.INPUT, Role.OUTPUT, pair))
+    if len(makers) != 1 or makers[0] is None or evidence.places[makers[0].index] > evidence.places[row.index]:
+        return None
+    agrees = (case.error.input or 0.0) / case.limits.factor
+    return makers[0] if evidence.errors[makers[0].index].worst < agrees else None
 
 
 def _surrounding(case: Case) -> TreeRow:

@@ -3,7 +3,8 @@
 A float32 model may run its products in TF32 (GPU), HF32 (NPU) or bfloat16: healthy, but 4 to 5
 decimal digits coarser than float32 promises. Nothing in a dump says so. The first products of the
 network show it: the inputs of at least one agree to float32, and all outputs are off by a like, coarse,
-amount. Of statistics, which are lower bounds, even 32 unit roundoffs are coarse.
+amount. Of statistics, which are lower bounds, even 32 unit roundoffs are coarse. Devices set the format of
+convolutions apart from that of other products, so each kind is asked by itself, and the coarser one counts.
 
 | format   | unit roundoff | relative L2 of a product with equal inputs |
 | -------- | ------------- | ------------------------------------------ |
@@ -14,12 +15,12 @@ A bfloat16 model may also have been stored as float32, which its values show (`m
 """
 
 from collections.abc import Sequence
-from itertools import islice
 
 from firstdrift.matching.plan import SlicePlan
 from firstdrift.metrics.measurement import Measurement
 from firstdrift.model.node import Direction
 from firstdrift.model.tensor import UNIT_ROUNDOFF, Role
+from firstdrift.operators.kinds import OpKind
 from firstdrift.operators.properties import is_product, may_be_product
 from firstdrift.verdict.fixed_thresholds import (
     ALIKE_PRODUCTS,
@@ -30,7 +31,7 @@ from firstdrift.verdict.fixed_thresholds import (
     WITNESSES,
 )
 from firstdrift.verdict.row_errors import RowErrors
-from firstdrift.verdict.tree import TreeRow
+from firstdrift.verdict.tree import TreeRow, kind_of_row
 
 _EXACT = EXACT_INPUTS.value * UNIT_ROUNDOFF["float32"]
 _COARSE = COARSE_OUTPUT.value * UNIT_ROUNDOFF["float32"]
@@ -44,8 +45,17 @@ def compute_roundoff(rows: Sequence[TreeRow], errors: Sequence[RowErrors]) -> fl
         rows: in execution order.
         errors: by row index.
     """
-    products = (errors[row.index] for row in rows if _is_float32_product(row, errors[row.index]))
-    first = list(islice(products, int(LOOKED_AT.value)))
+    products = [row for row in rows if _is_float32_product(row, errors[row.index])]
+    kinds = ([row for row in products if _convolves(row) is of_kind] for of_kind in (False, True))
+    return max(_roundoff_of([errors[row.index] for row in kind[: int(LOOKED_AT.value)]]) for kind in kinds)
+
+
+def _convolves(row: TreeRow) -> bool:
+    return kind_of_row(row) is OpKind.CONVOLVE
+
+
+def _roundoff_of(first: Sequence[RowErrors]) -> float:
+    """Return the unit roundoff of the first products of one kind; 0 where it is that of their dtype."""
     exact = sorted(error.output or 0.0 for error in first if _has_exact_inputs(error))
     is_coarse = len(first) >= WITNESSES.value and min(error.output or 0.0 for error in first) >= _COARSE
     if not exact or not is_coarse:

@@ -27,7 +27,7 @@ from firstdrift.verdict.movable_thresholds import DEFAULTS, Thresholds
 from firstdrift.verdict.one_sided_gradients import OneSidedGradient, one_sided_gradients
 from firstdrift.verdict.pair_error import PairError
 from firstdrift.verdict.router_ties import Choice, find_choices
-from firstdrift.verdict.row_errors import RowErrors, row_errors
+from firstdrift.verdict.row_errors import RowErrors, fingerprint, known_parameters, row_errors
 from firstdrift.verdict.systematic import SystematicWeights, in_weights, weights_of
 from firstdrift.verdict.training import Training, parameter_name
 from firstdrift.verdict.tree import TreeRow, holds_gradients, rows_by_match
@@ -187,6 +187,18 @@ class Evidence:
         return frozenset(at for at in every if self.parameter_name(at) in names)
 
     @cached_property
+    def made_weights(self) -> frozenset[int]:
+        """Pairs of weights that operators were given and no module is known to own: they may be computed."""
+        own = known_parameters(self.plan.pairs)
+        return frozenset(
+            at
+            for error in self.errors
+            for at in error.parameters
+            if (pair := self.plan.pairs[at]).target.role is not Role.PARAMETER
+            and fingerprint(pair.golden, pair.target) not in own
+        )
+
+    @cached_property
     def one_sided_gradients(self) -> Mapping[int, OneSidedGradient]:
         """Gradients of parameters that one side alone has, by row."""
         return one_sided_gradients(self.plan, self.rows)
@@ -226,6 +238,25 @@ class Evidence:
         """Return the errors of the forward pass of a backward row."""
         index = self._forward_rows.get(with_direction(row.golden[0], "forward")) if row.golden else None
         return None if index is None else self.errors[index]
+
+    def turned(self, row: TreeRow, direction: Direction) -> TreeRow | None:
+        """Return the row of the other pass of a row; None where it was not recorded."""
+        return self.rows_by_name.get(with_direction(row.golden[0], direction)) if row.golden else None
+
+    def sharing(self, row: TreeRow, own: Role, other: Role, pair: int | None = None) -> Sequence[TreeRow]:
+        """List the rows of the same pass with a value, in another role, that one has: of a pair, or any."""
+        values = {self._value(at) for at in self.pairs_of(self.errors[row.index], own) if pair in (None, at)}
+        return [
+            one
+            for one in self.in_order
+            if one.direction is row.direction and one is not row and one.match is not None
+            if any(self._value(at) in values for at in self.pairs_of(self.errors[one.index], other))
+        ]
+
+    def _value(self, pair: int) -> tuple[object, ...] | int:
+        """Return what tells the value of the golden side of a pair; the pair itself where nothing does."""
+        golden = self.plan.pairs[pair].golden
+        return pair if golden.statistics is None and golden.digest is None else fingerprint(golden)
 
     def children(self, row: TreeRow) -> Sequence[TreeRow]:
         """Return the rows right below a row, in execution order."""
@@ -292,12 +323,13 @@ def evidence_of(
     return Evidence(*known, was_systematic=was_systematic)
 
 
-def evidence_after_choice(evidence: Evidence, path: str) -> Evidence:
+def evidence_after_choice(evidence: Evidence, path: str | None) -> Evidence:
     """Add that other experts were chosen in a slice before, whose keys and values this one is given.
 
-    What runs before the module in which they were chosen knows nothing of them.
+    What runs before the module in which they were chosen knows nothing of them; without a path, as after a
+    training step, everything does.
     """
-    orders = (row.order for row in evidence.rows if row.path == path)
+    orders = (row.order for row in evidence.rows if path is not None and row.path == path)
     choices = (Choice(order=min(orders, default=-1), block=-1, last=-1, pair=-1), *evidence.choices)
     errors, pair_errors = row_errors(
         evidence.rows, evidence.plan, evidence.measurements, evidence.limits, choices

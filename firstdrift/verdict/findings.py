@@ -136,10 +136,10 @@ def judge_after(
     trained = _trained(earlier, plan.target.coordinates)
     was_systematic = any(found.rule in OF_WEIGHTS for one in earlier for found in one.systematic)
     evidence = evidence_of(plan, rows, measurements, limits, noise, trained, was_systematic=was_systematic)
-    choice = _choice_before(earlier, plan.target.coordinates)
+    chose = _chose_before(earlier, plan.target.coordinates)
     # Data show which tokens it was, and all others are as they were; statistics do not.
-    if choice is not None and any(one.kind is MeasurementKind.STATISTICS for one in measurements):
-        evidence = evidence_after_choice(evidence, choice)
+    if chose is not None and any(one.kind is MeasurementKind.STATISTICS for one in measurements):
+        evidence = evidence_after_choice(evidence, chose.choice if chose.training is None else None)
     judged = judge(evidence, rules)
     if judged.input_difference is None and _runs_on_other_input(earlier, judged):
         return judge(evidence, rules, other_input=True)
@@ -156,16 +156,19 @@ def _trained(earlier: Iterable[SliceJudgement], at: Coordinates) -> Training | N
     return max(known, key=lambda one: time_of(one.coordinates)).training if known else None
 
 
-def _choice_before(earlier: Iterable[SliceJudgement], at: Coordinates) -> str | None:
-    """Return where another expert was chosen for a token before: a cache of keys and values remembers it."""
+def _chose_before(earlier: Iterable[SliceJudgement], at: Coordinates) -> SliceJudgement | None:
+    """Return the first slice before in which another expert was chosen.
+
+    Of a token, a cache of keys and values remembers it; of a training step, all parameters do.
+    """
     before = (
-        one.choice
+        one
         for one in earlier
-        if one.training is None
+        if (one.choice if one.training is None else one.choice is not None)
         and one.coordinates.sort_key()[-1] == at.sort_key()[-1]
         and time_of(one.coordinates) < time_of(at)
     )
-    return next(filter(None, before), None)
+    return next(before, None)
 
 
 def _runs_on_other_input(earlier: Iterable[SliceJudgement], judged: SliceJudgement) -> bool:

@@ -129,7 +129,12 @@ NOISE_BEFORE: Final = FixedThreshold(
     "What a fault has reached is off by more than this.",
     "What follows",
 )
-
+MADE_OF: Final = FixedThreshold(
+    3,
+    "roundings",
+    "So many has a row of a weight that is the product of two parameters, as weight norm makes it.",
+    "Parameters",
+)
 FEW_ALONE: Final = FixedThreshold(
     0.1,
     "of the operators",

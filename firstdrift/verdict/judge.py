@@ -135,7 +135,7 @@ def judge(evidence: Evidence, rules: str = OWN_RULES, *, other_input: bool = Fal
         chosen_otherwise=logits is not None and may_be_another_choice(evidence, logits),
         logits_pair=logits,
         unlike=unlike,
-        choice=_first_choice(evidence),
+        choice=_first_choice(evidence, classification),
         systematic=systematic_differences(evidence) if own_rules and unlike is None else (),
         coverage=coverage_of(evidence),
         given=classification.given,
@@ -184,6 +184,7 @@ def _count(plan: SlicePlan, pairs: Sequence[PairJudgement]) -> Counts:
     )
 
 
-def _first_choice(evidence: Evidence) -> str | None:
+def _first_choice(evidence: Evidence, classification: Classification) -> str | None:
     blocks = (evidence.rows[choice.block].path for choice in evidence.choices if choice.block >= 0)
-    return next(filter(None, blocks), None)
+    has_tie = any(classified.is_tie for classified in classification.rows)
+    return next(filter(None, blocks), "" if has_tie else None)

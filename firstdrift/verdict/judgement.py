@@ -92,9 +92,9 @@ class RowJudgement(Struct, frozen=True, gc=False):
     """The verdict of one row of the tree.
 
     Attributes:
-        verdict: the worst of its pairs, under the rules in force.
+        verdict: the worst of its pairs, under the rules in force; of what healed, a warning.
         input_error: worst error of its inputs; None if none is known; likewise the other two.
-        amplification: output error / max(rounding, input error); None if not known.
+        amplification: output error / input error; infinite of equal inputs, None if not known.
         worst_pair: index (in the plan) of the pair that the reasons are about; None if there is none.
         below: what lies below it.
         rule: what decided: "class.source", a rule of `classes.py`; of a clean row with an error what excuses
@@ -270,7 +270,8 @@ class SliceJudgement(Struct, frozen=True):
         noise: the error that the logits have in a healthy run; None if none is known.
         unlike: what makes the two look like runs of different models; None if nothing does. No error begins
             in such a slice, whatever differs.
-        choice: path of the first module in which another expert was chosen by a tie; None if there is none.
+        choice: path of the first module in which another expert was chosen by a tie, empty where no module
+            is known; None if there is none.
         training: what it shows of training; None where no gradients were recorded.
         chosen_otherwise: the logits may be off because another expert was chosen by a tie.
         systematic: what differs throughout, and is no origin at any one node.

@@ -133,10 +133,17 @@ def _sum_of(case: Case, terms: Sequence[Term], output: Message) -> Message:
     return Message.of("reason.sum", addends=addends, output=output)
 
 
-def entered(evidence: Evidence, row: TreeRow, error: RowErrors, *, inside: bool) -> Message:
-    """Say that an input differs that nothing recorded before explains: of a row, or of one inside it."""
+def entered(
+    evidence: Evidence, row: TreeRow, error: RowErrors, *, blamed: TreeRow, is_maker: bool
+) -> Message:
+    """Say that an input differs that nothing recorded before explains: of a row, or of one inside it.
+
+    The blamed row may also be the one that made the input in the golden run.
+    """
     size = _size(evidence, error.input, error.input_pair)
-    if inside:
+    if is_maker:
+        return Message.of("reason.entered_after", name=row.label, size=size)
+    if blamed is not row:
         return Message.of("reason.entered_inside", name=row.label, size=size)
     return Message.of("reason.entered", size=size)
 

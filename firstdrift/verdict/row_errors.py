@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from msgspec import Struct, field
 
 from firstdrift.matching.plan import SlicePlan, TensorPair
+from firstdrift.matching.tokens.rows import NOT_TOLD
 from firstdrift.metrics.measurement import Measurement, MeasurementKind
 from firstdrift.model.node import Direction
 from firstdrift.model.tensor import Role, TensorRecord, is_part_of_rank
@@ -95,7 +96,7 @@ def row_errors(
         pair_error(pair, measured, limits) for pair, measured in zip(plan.pairs, measurements, strict=True)
     ]
     row_of_match = rows_by_match(rows)
-    parameters = _known_parameters(plan.pairs)
+    parameters = known_parameters(plan.pairs)
     collected = [RowErrors() for _ in rows]
     for index, pair in enumerate(plan.pairs):
         row = row_of_match[pair.match]
@@ -190,7 +191,8 @@ def is_gradient_of_parameter(pair: TensorPair, row: TreeRow) -> bool:
     return pair.target.key in parameter_positions(last_part(row.type_name))
 
 
-def _known_parameters(pairs: Sequence[TensorPair]) -> frozenset[tuple[object, ...]]:
+def known_parameters(pairs: Sequence[TensorPair]) -> frozenset[tuple[object, ...]]:
+    """Return what tells the values of the parameters that modules own."""
     return frozenset(fingerprint(p.golden, p.target) for p in pairs if p.target.role is Role.PARAMETER)
 
 
@@ -236,7 +238,8 @@ def _has_other_shape(pair: TensorPair) -> bool:
     """Tell whether two tensors have shapes that cannot be compared; a part of one rank has one by nature."""
     golden, target = pair.golden, pair.target
     is_part = is_part_of_rank(golden) or is_part_of_rank(target)
-    return pair.incomparable is not None and golden.shape != target.shape and not is_part
+    is_known = pair.incomparable is not None and pair.incomparable.id != NOT_TOLD
+    return is_known and golden.shape != target.shape and not is_part
 
 
 def _add_other_shape(row: RowErrors, index: int, role: Role, *, discrete: bool) -> None:

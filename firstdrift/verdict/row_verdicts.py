@@ -1,5 +1,6 @@
 """The verdict of each row of the tree, and what lies below it."""
 
+import math
 from collections.abc import Sequence
 
 from msgspec.structs import replace
@@ -68,18 +69,33 @@ def judge_rows(
         reasons = left_over[row.index] if is_left_over else own.reasons or _first_reasons(error, pairs)
         judged.append(
             RowJudgement(
-                verdict=max(verdicts, key=_severity, default=Verdict.PASS),
+                verdict=Verdict.WARNING
+                if own_rules and node_class is NodeClass.HEALED
+                else max(verdicts, key=_severity, default=Verdict.PASS),
                 node_class=node_class,
                 reasons=reasons,
                 input_error=error.input,
                 parameter_error=error.parameter,
                 output_error=error.output,
-                amplification=own.amplification,
+                amplification=_amplification(error),
                 worst_pair=own.worst_pair,
                 rule=own.rule if node_class is own.node_class else BROUGHT.name,
             )
         )
     return judged
+
+
+def _amplification(error: RowErrors) -> float | None:
+    """Return how many times the output error is the input error, as both are shown."""
+    if (
+        error.input is None
+        or error.output is None
+        or (error.input == error.output and not math.isfinite(error.input))
+    ):
+        return None
+    if not error.input:
+        return math.inf if error.output else None
+    return error.output / error.input
 
 
 def _severity(verdict: Verdict) -> int:

@@ -14,9 +14,10 @@ from firstdrift.verdict.classify import Classified
 from firstdrift.verdict.confidence import Confidence, basis_of, confidence_in
 from firstdrift.verdict.evidence import Evidence
 from firstdrift.verdict.fixed_thresholds import LEAST_RANK_ERROR, RANK_ALONE
-from firstdrift.verdict.judgement import Finding, NodeClass, PairJudgement, RowJudgement
+from firstdrift.verdict.judgement import Finding, NodeClass, PairJudgement, Reasons, RowJudgement
 from firstdrift.verdict.operator_bounds import is_without_model
 from firstdrift.verdict.row_errors import fingerprint
+from firstdrift.verdict.token_of_row import worst_token
 from firstdrift.verdict.tree import TreeRow
 from firstdrift.verdict.worst_expert import expert_of_worst_row
 
@@ -35,7 +36,7 @@ def finding_of_row(
         tensor=evidence.plan.pairs[at].target.label if at is not None else None,
         node_class=judged.node_class,
         verdict=judged.verdict,
-        reasons=judged.reasons,
+        reasons=judged.reasons if at is None else (*judged.reasons, *_token(evidence, at)),
         metrics=evidence.measurements[at].values() if at is not None else {},
         row=row.index,
         amplification=judged.amplification,
@@ -58,12 +59,16 @@ def finding_of_pair(evidence: Evidence, index: int, judged: PairJudgement) -> Fi
         tensor=pair.target.label,
         node_class=None,
         verdict=judged.verdict,
-        reasons=judged.reasons,
+        reasons=(*judged.reasons, *_token(evidence, index)),
         metrics=evidence.measurements[index].values(),
         row=row.index,
         on_rank=rank_alone(evidence.measurements[index].by_rank or ()),
         golden_ranks=_golden_ranks(evidence),
     )
+
+
+def _token(evidence: Evidence, index: int) -> Reasons:
+    return worst_token(evidence.plan.pairs[index], evidence.measurements[index])
 
 
 def _confidence(evidence: Evidence, row: TreeRow, at: int | None, classified: Classified) -> Confidence:

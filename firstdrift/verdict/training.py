@@ -1,11 +1,12 @@
 """What a step of training does to the parameters of the next: how far apart it may take them, and what did.
 
-    |d w| after a step   <=   |d w| before it  +  2 U min(1, 3 sqrt(e(gradient)))  +  rounding
+    |d w| after a step   <=   |d w| before it  +  2 U min(1, sqrt(9 e(gradient) + 1 / n))  +  rounding
 
 U is how far the step moved the parameter. Adam moves each element by the same amount whatever the size of its
 gradient, so an error that turns the sign of a small one moves it the other way: of normally distributed
-gradients a share of e(gradient) / pi turns, which is sqrt(e) of the norm of the update. Where gradients are
-equal, so are the parameters after them, or the optimizer is another.
+gradients a share of e(gradient) / pi turns, which is sqrt(e) of the norm of the update. What turns are whole
+elements, of n: one may turn, however small its share would be. Where gradients agree to rounding, so do the
+parameters after them, or the optimizer is another.
 """
 
 import math
@@ -58,7 +59,7 @@ class Training(Struct, frozen=True):
             return None
         return _moved(before.golden, measured.golden)
 
-    def allowed(self, name: str, measured: Measurement, typical: float) -> float | None:
+    def allowed(self, name: str, measured: Measurement, typical: float, roundoff: float) -> float | None:
         """Return how far apart a parameter may be after the step, relative; None where that is not known.
 
         Args:
@@ -66,12 +67,14 @@ class Training(Struct, frozen=True):
             measured: how it differs now.
             typical: how far the step moved the elements of most parameters: of some, such as the embeddings
                 of tokens that did not occur, the largest element was not moved.
+            roundoff: the error of a gradient that agrees: its sign is known.
         """
         before, moved, golden = self.parameters.get(name), self.moved(name, measured), measured.golden
         if before is None or moved is None or golden is None or not golden.norm or not golden.size:
             return None
         noise = self.noise if before.noise is None else before.noise
-        turned = min(1.0, TURNED_SIGNS.value * math.sqrt(noise))
+        one_element = 1.0 / golden.size if noise > roundoff else 0.0
+        turned = min(1.0, math.sqrt(TURNED_SIGNS.value**2 * noise + one_element))
         update = max(moved, typical) * math.sqrt(golden.size)
         return (before.difference + 2.0 * update * turned) / abs(golden.norm)
 

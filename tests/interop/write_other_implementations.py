@@ -24,6 +24,8 @@ from transformers import (
     GPTNeoXForCausalLM,
     LlamaConfig,
     LlamaForCausalLM,
+    ResNetConfig,
+    ResNetForImageClassification,
     ViTConfig,
     ViTForImageClassification,
 )
@@ -259,6 +261,40 @@ class ImageTransformer(nn.Module):
         return self.head(self.norm(self.blocks(x))[:, 0])
 
 
+class ImageLayer(nn.Module):
+    """Two convolutions and what goes past them."""
+
+    def __init__(self, source: nn.Module) -> None:
+        super().__init__()
+        first, second = source.layer
+        self.conv1, self.bn1 = deepcopy(first.convolution), deepcopy(first.normalization)
+        self.conv2, self.bn2 = deepcopy(second.convolution), deepcopy(second.normalization)
+        past = source.shortcut
+        parts = (past.convolution, past.normalization) if hasattr(past, "convolution") else ()
+        self.relu, self.downsample = nn.ReLU(), nn.Sequential(*map(deepcopy, parts))
+
+    def forward(self, x: Tensor) -> Tensor:
+        made = self.bn2(self.conv2(self.relu(self.bn1(self.conv1(x)))))
+        return self.relu(made + (self.downsample(x) if len(self.downsample) else x))
+
+
+class ResNet(nn.Module):
+    """A ResNet without stages of its own."""
+
+    def __init__(self, source: nn.Module) -> None:
+        super().__init__()
+        first = source.resnet.embedder.embedder
+        self.conv1, self.bn1 = deepcopy(first.convolution), deepcopy(first.normalization)
+        self.relu, self.maxpool, self.avgpool = nn.ReLU(), nn.MaxPool2d(3, 2, 1), nn.AdaptiveAvgPool2d(1)
+        stages = source.resnet.encoder.stages
+        self.layer1, self.layer2 = (nn.Sequential(*map(ImageLayer, stage.layers)) for stage in stages)
+        self.fc = deepcopy(source.classifier[1])
+
+    def forward(self, images: Tensor) -> Tensor:
+        x = self.maxpool(self.relu(self.bn1(self.conv1(images))))
+        return self.fc(torch.flatten(self.avgpool(self.layer2(self.layer1(x))), 1))
+
+
 def scaled(name: str, factor: float) -> Callable[[nn.Module], None]:
     """Return a fault: one weight times a factor."""
 
@@ -296,22 +332,34 @@ MODELS: dict[str, tuple[Callable[[], nn.Module], type[nn.Module], bool]] = {
         ImageTransformer,
         True,
     ),
+    "resnet": (
+        lambda: ResNetForImageClassification(
+            ResNetConfig(embedding_size=8, hidden_sizes=[8, 16], depths=[2, 2], layer_type="basic")
+        ),
+        ResNet,
+        True,
+    ),
 }
 PAIRS: dict[str, tuple[str, Callable[[nn.Module], None], str, str]] = {
     "llama_healthy": ("llama", healthy, "mix", "statistics"),
     "llama_healthy_values": ("llama", healthy, "mix", "tensor"),
+    "llama_gradients": ("llama", healthy, "L0", "tensor"),
     "llama_wo": ("llama", scaled("layers.1.attention.wo.weight", 1.3), "mix", "statistics"),
     "llama_norm": ("llama", ones("layers.1.ffn_norm.scale"), "L0", "statistics"),
     "neox_healthy": ("neox", healthy, "mix", "statistics"),
     "neox_down": ("neox", scaled("blocks.1.down.weight", 1.3), "mix", "statistics"),
     "vit_healthy": ("vit", healthy, "mix", "statistics"),
+    "resnet_healthy": ("resnet", healthy, "mix", "statistics"),
+    "resnet_conv": ("resnet", scaled("layer2.0.conv1.weight", 1.3), "L0", "statistics"),
     "vit_patches": ("vit", scaled("patch_embed.proj.weight", 1.1), "L0", "statistics"),
 }
 """By name: the model, what is planted, and msprobe's level and task."""
+TRAINED = "gradients"
+"""How the names of pairs end that have a backward pass."""
 
 
-def written(model: nn.Module, given: Tensor, dump: str, level: str, task: str) -> None:
-    """Dump one forward pass."""
+def written(model: nn.Module, given: Tensor, dump: str, level: str, task: str, *, trained: bool) -> None:
+    """Dump one forward pass, and the backward pass if it is to be."""
     from msprobe.pytorch import PrecisionDebugger
 
     said = {"task": task, "dump_path": dump, "rank": [], "step": [], "level": level}
@@ -320,8 +368,11 @@ def written(model: nn.Module, given: Tensor, dump: str, level: str, task: str) -
         config.write_text(json.dumps(said | {task: {"scope": [], "list": [], "data_mode": ["all"]}}))
         debugger = PrecisionDebugger(config_path=str(config))
         debugger.start(model=model)
-        with torch.no_grad():
-            model(given)
+        with torch.set_grad_enabled(trained):
+            answer = model(given)
+        if trained:
+            logits = getattr(answer, "logits", answer).flatten(0, 1)
+            functional.cross_entropy(logits, torch.arange(len(logits))).backward()
         debugger.stop()
         debugger.step()
 
@@ -343,7 +394,7 @@ def write_side(name: str, side: str, dump: str) -> None:
     if side == "target":
         model = other(model).eval()
         plant(model)
-    written(model, given, dump, level, task)
+    written(model, given, dump, level, task, trained=name.endswith(TRAINED))
 
 
 def main() -> None:

@@ -6,6 +6,11 @@ target   embedding  ── x sqrt(width), in the code ─▶  norm
 The golden output is what the norm is given, the norms are given the same, and the target's embedding gives
 something else: the two outputs are not one quantity, and their difference is no fault. A fault that is
 carried on changes what the norm is given.
+
+golden   norm: (1 + weight) x     target   norm: weight x
+
+So it is with a weight: two modules that give the same with others keep them in other forms. Of a table that
+is looked up, some rows may not have been asked for.
 """
 
 from collections.abc import Hashable, Mapping, Sequence
@@ -15,21 +20,23 @@ from msgspec.structs import replace
 
 from firstdrift.groups import grouped
 from firstdrift.matching.cross_framework.layer_ops import value_key
-from firstdrift.matching.implementations.thresholds import TIMES_NEARER
+from firstdrift.matching.implementations.thresholds import OTHER_FORM, TIMES_NEARER
 from firstdrift.matching.plan import TensorPair
 from firstdrift.matching.structure.statistics_similarity import value_distance
-from firstdrift.model.tensor import Role
+from firstdrift.model.tensor import Role, is_floating
 from firstdrift.wording.message import Message
 
 _Takers: TypeAlias = Mapping[Hashable, Sequence[TensorPair]]
 """Inputs by what tells their values."""
 _OTHER_QUANTITY: Final = "matching.incomparable.other_quantity"
 MADE_OTHERWISE: Final = Message.of("matching.incomparable.made_otherwise")
+IN_OTHER_FORM: Final = Message.of("matching.incomparable.other_form")
+_OTHER_QUANTITIES: Final = frozenset({_OTHER_QUANTITY, MADE_OTHERWISE.id, IN_OTHER_FORM.id})
 
 
 def is_other_quantity(pair: TensorPair) -> bool:
     """Tell whether the two tensors of a pair are not one quantity."""
-    return pair.incomparable is not None and pair.incomparable.id in (_OTHER_QUANTITY, MADE_OTHERWISE.id)
+    return pair.incomparable is not None and pair.incomparable.id in _OTHER_QUANTITIES
 
 
 def with_boundaries(pairs: Sequence[TensorPair]) -> list[TensorPair]:
@@ -39,10 +46,35 @@ def with_boundaries(pairs: Sequence[TensorPair]) -> list[TensorPair]:
     of_target = grouped(inputs, lambda pair: value_key(pair.target))
     for takers in (of_golden, of_target):
         takers.pop(None, None)
+    given = grouped((pair for pair in pairs if _tells_of_weights(pair)), lambda pair: pair.match)
     return [
-        pair if (taker := _contradicting(pair, of_golden, of_target)) is None else _apart(pair, taker)
+        _apart(pair, IN_OTHER_FORM)
+        if _is_in_other_form(pair, given.get(pair.match, ()))
+        else pair
+        if (taker := _contradicting(pair, of_golden, of_target)) is None
+        else _apart(pair, Message.of(_OTHER_QUANTITY, node=taker.golden_node))
         for pair in pairs
     ]
+
+
+def _tells_of_weights(pair: TensorPair) -> bool:
+    """Tell whether a tensor shows what a module did with its weights: its result, or ids that it looks up."""
+    is_table = pair.golden.role is Role.INPUT and not is_floating(pair.golden.dtype)
+    return pair.golden.is_tensor and (is_table or pair.golden.role is Role.OUTPUT)
+
+
+def _is_in_other_form(pair: TensorPair, given: Sequence[TensorPair]) -> bool:
+    """Tell whether two weights differ by far more than all that is made with them."""
+    if pair.golden.role is not Role.PARAMETER or pair.incomparable is not None or not given:
+        return False
+    distance = value_distance(pair.golden, pair.target)
+    made = [
+        None if one.incomparable or one.golden.role is Role.INPUT else value_distance(one.golden, one.target)
+        for one in given
+    ]
+    if distance is None or distance < OTHER_FORM:
+        return False
+    return all(one is not None and one * TIMES_NEARER < distance for one in made)
 
 
 def _contradicting(pair: TensorPair, of_golden: _Takers, of_target: _Takers) -> TensorPair | None:
@@ -59,6 +91,5 @@ def _contradicting(pair: TensorPair, of_golden: _Takers, of_target: _Takers) -> 
     return None
 
 
-def _apart(pair: TensorPair, taker: TensorPair) -> TensorPair:
-    reason = Message.of(_OTHER_QUANTITY, node=taker.golden_node)
+def _apart(pair: TensorPair, reason: Message) -> TensorPair:
     return replace(pair, incomparable=reason, joining=None, golden_parts=(), target_parts=())

@@ -5,7 +5,7 @@ target   q_proj.weight [64, 48]   output.0 [2, 9, 64]      the halves taking tur
 
 Values tell the order once they are read. What a module gives lies as its weight does, its weight as those
 of the same module in the layers beside it; without saved weights what it gives lies as there. What lies
-otherwise than its witnesses is faulty.
+otherwise than its witnesses is faulty. A gradient lies as what it is the gradient of.
 """
 
 import re
@@ -24,11 +24,22 @@ _NUMBER: Final = re.compile(r"\d+")
 
 def with_order_of_weights(pairs: Sequence[TensorPair]) -> list[TensorPair]:
     """Let what two linear modules give lie in another order, where their weights do."""
-    weight = next((pair for pair in pairs if _is_weight(pair) and _is_read(pair)), None)
+    weight = weight_among(pairs)
     if weight is None:
         return list(pairs)
     witnesses = weight.golden, weight.target
     return [pair if pair is weight else _in_order(pair, witnesses) for pair in pairs]
+
+
+def weight_among(pairs: Iterable[TensorPair]) -> TensorPair | None:
+    """Return the pair of matrices among those of two linear modules whose values were saved."""
+    return next((pair for pair in pairs if _is_weight(pair) and _is_read(pair)), None)
+
+
+def with_order_of_forward(pairs: Iterable[TensorPair], weight: TensorPair) -> list[TensorPair]:
+    """Let gradients of a linear module's result and parameters lie in another order, as its weight does."""
+    witnesses = weight.golden, weight.target
+    return [_in_order(pair, witnesses, (Role.INPUT, Role.GRADIENT)) for pair in pairs]
 
 
 def with_order_of_layers(pairs: Sequence[TensorPair], matches: Container[int]) -> list[TensorPair]:
@@ -59,18 +70,24 @@ def _is_weight(pair: TensorPair) -> bool:
     return pair.golden.role is Role.PARAMETER and len(pair.golden.shape or ()) == TWO_PARTS
 
 
-def _is_read(pair: TensorPair) -> bool:
-    """Tell whether the values of what may lie in another order were saved: results, weights and biases."""
+_OF_FORWARD: Final = (Role.OUTPUT, Role.PARAMETER)
+"""What may lie in another order in the forward pass: results, weights and biases."""
+
+
+def _is_read(pair: TensorPair, roles: Container[Role] = _OF_FORWARD) -> bool:
+    """Tell whether the values were saved of what may lie in another order."""
     sides = pair.golden, pair.target
     are_read = all(
         side.location is not None and side.shards is None and side.problem is None for side in sides
     )
-    return are_read and pair.golden.role in (Role.OUTPUT, Role.PARAMETER)
+    return are_read and pair.golden.role in roles
 
 
-def _in_order(pair: TensorPair, witnesses: Iterable[TensorRecord]) -> TensorPair:
+def _in_order(
+    pair: TensorPair, witnesses: Iterable[TensorRecord], roles: Container[Role] = _OF_FORWARD
+) -> TensorPair:
     """Return a pair in whatever order the witnesses confirm; without any its own values do."""
-    if not _is_read(pair):
+    if not _is_read(pair, roles):
         return pair
     return replace(pair, golden_parts=(pair.golden, *witnesses), joining=Joining.REARRANGED)
 

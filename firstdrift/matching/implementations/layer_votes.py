@@ -5,10 +5,11 @@ layers.1   q_proj ══ linear_q      norm_2 ~~ (one faulty weight: taken for a
 layers.2   q_proj ══ linear_q      norm_2 ══ pre_mlp_norm
 """
 
+import re
 from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, product
-from typing import TypeAlias, TypeVar
+from typing import Final, TypeAlias, TypeVar
 
 from msgspec import Struct
 
@@ -18,11 +19,13 @@ from firstdrift.matching.pairing import Nodes
 from firstdrift.matching.structure.sequence_alignment import Pair
 from firstdrift.matching.tree import SliceTree
 
+_NUMBER: Final = re.compile(r"\d+")
+
 Key = TypeVar("Key", bound=Hashable)
 Value = TypeVar("Value")
 
 Place: TypeAlias = str
-"""Where in its layer a module lies: what it and those around it are called, and which call it is."""
+"""Where in the layers of a stack a module lies: what it and those around it are called; which call it is."""
 
 Places: TypeAlias = tuple[tuple[Place, ...], tuple[Place, ...]]
 """Golden and target modules of a layer that are the same; one of them may be several."""
@@ -64,7 +67,8 @@ def layer_pair(trees: tuple[SliceTree, SliceTree], layers: Pair) -> LayerPair:
 
 def _places(tree: SliceTree, layer: int) -> Iterator[tuple[Place, int]]:
     """Yield the modules in a layer with their places; calls of one module are numbered in each layer."""
-    waiting = [(layer, "")]
+    # Layers of an encoder vote for none of the decoder.
+    waiting = [(layer, _NUMBER.sub("", tree.nodes[layer].path))]
     calls: Counter[str] = Counter()
     while waiting:
         node, around = waiting.pop()

@@ -5,7 +5,7 @@ one line over the whole model, whatever containers the one or the other has reco
 then holds for all. Values of activations only decide between equals: a fault changes them from there on.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
 from firstdrift.groups import known
@@ -19,10 +19,15 @@ from firstdrift.matching.implementations.other_implementation import (
     modules_alone,
 )
 from firstdrift.matching.implementations.same_names import heads, same_names, same_paths
-from firstdrift.matching.implementations.same_weights import same_shapes, same_weights
+from firstdrift.matching.implementations.same_weights import (
+    between_matches,
+    same_shapes,
+    same_weights,
+)
 from firstdrift.matching.implementations.thresholds import BY_MAJORITY
 from firstdrift.matching.pairing import Join, Nodes, Pairing
 from firstdrift.matching.plan import Messages, Origin
+from firstdrift.matching.structure.sequence_alignment import Pair
 from firstdrift.matching.structure.similarity import Evidence
 from firstdrift.matching.tree import SliceTree, build_tree, is_operator
 from firstdrift.model.slice import Slice
@@ -49,6 +54,7 @@ def match_implementations(work: Pairing, golden: Slice, target: Slice) -> bool:
     aligned = align_lines(trees, *lines)
     work.are_other = inner.are_other = True
     if not is_convincing(lines, aligned):
+        _match_left(work, inner, sides, (same_weights, between_matches))
         return True
     inner.lines = lines
     add_aligned(inner, aligned)
@@ -56,7 +62,9 @@ def match_implementations(work: Pairing, golden: Slice, target: Slice) -> bool:
     elected = by_majority(list(_layer_pairs(inner, aligned)), sure)
     for nodes, is_elected in elected:
         _transfer(work, inner, sides, _innermost(inner, nodes), is_elected=is_elected)
-    _match_what_is_left(work, inner, sides)
+    _match_left(
+        work, inner, sides, (same_weights, between_matches, same_names, same_paths, same_shapes, heads)
+    )
     return True
 
 
@@ -83,9 +91,14 @@ def _with_weight(tree: SliceTree, node: int) -> int:
     return found[0] if len(found) == 1 else node
 
 
-def _match_what_is_left(work: Pairing, inner: Pairing, sides: tuple[ModulesAlone, ModulesAlone]) -> None:
-    """Match what weights and names tell without a line of both runs, and the heads."""
-    for rule in (same_weights, same_names, same_paths, same_shapes, heads):
+def _match_left(
+    work: Pairing,
+    inner: Pairing,
+    sides: tuple[ModulesAlone, ModulesAlone],
+    rules: Iterable[Callable[[Pairing], Iterator[Pair]]],
+) -> None:
+    """Match what is left over by rules that need no line of both runs."""
+    for rule in rules:
         for pair in filter(inner.is_free, list(rule(inner))):
             inner.add_weighed(pair, BY_MAJORITY)
             _transfer(work, inner, sides, ((pair[0],), (pair[1],)), is_elected=False)

@@ -40,28 +40,41 @@ def are_other_implementations(golden: SliceTree, target: SliceTree) -> bool:
 
     Where a run tells no classes, or has hardly any modules, it is not known, and false.
     """
-    leaves = _leaves(golden), _leaves(target)
+    leaves = _by_name(golden), _by_name(target)
     fewest = min(sum(side.values()) for side in leaves)
     told = [any(class_name for _, class_name in side) for side in leaves]
-    if fewest < LEAST_LEAVES or not all(told) or _have_same_classes(*leaves):
+    if fewest < LEAST_LEAVES or not all(told) or _were_renamed(golden, target):
         return False
     return (leaves[0] & leaves[1]).total() < SAME_CODE * fewest
 
 
-def _have_same_classes(golden: Counter[tuple[str, str]], target: Counter[tuple[str, str]]) -> bool:
-    """Tell whether nearly all leaf modules are of the same classes: then they were only renamed."""
-    sides = golden.elements(), target.elements()
-    first, second = (Counter(class_name for _, class_name in leaves) for leaves in sides)
+def _were_renamed(golden: SliceTree, target: SliceTree) -> bool:
+    """Tell whether nearly all leaf modules have the same classes, and lie as deep: they have other names."""
+    first, second = map(_by_depth, (golden, target))
     return (first & second).total() >= SAME_CLASSES * max(first.total(), second.total())
 
 
-def _leaves(tree: SliceTree) -> Counter[tuple[str, str]]:
-    """Count the modules that hold no others, by the last part of their path and their class."""
+def _by_depth(tree: SliceTree) -> Counter[tuple[int, str]]:
+    """Count the leaf modules by how many modules are around them, and their class."""
     return Counter(
-        (node.path.rpartition(".")[2], node.type_name)
-        for index, node in enumerate(tree.nodes)
-        if _is_forward_module(node) and not tree.modules(tree.forward[index])
+        (sum(not is_operator(tree.nodes[above]) for above in tree.around(at)), tree.nodes[at].type_name)
+        for at in _leaves(tree)
     )
+
+
+def _by_name(tree: SliceTree) -> Counter[tuple[str, str]]:
+    """Count the leaf modules by the last part of their path and their class."""
+    nodes = tree.nodes_at(_leaves(tree))
+    return Counter((node.path.rpartition(".")[2], node.type_name) for node in nodes)
+
+
+def _leaves(tree: SliceTree) -> list[int]:
+    """Return the modules of the forward pass that hold no others."""
+    return [
+        at
+        for at, node in enumerate(tree.nodes)
+        if _is_forward_module(node) and not tree.modules(tree.forward[at])
+    ]
 
 
 def modules_alone(listing: SliceListing, tree: SliceTree) -> ModulesAlone:

@@ -22,7 +22,11 @@ from firstdrift.dumps.storage.views import PLUS
 from firstdrift.groups import known
 from firstdrift.matching.cross_framework.layer_ops import value_key
 from firstdrift.matching.implementations.boundaries import MADE_OTHERWISE
-from firstdrift.matching.implementations.element_order import with_order_of_weights
+from firstdrift.matching.implementations.element_order import (
+    weight_among,
+    with_order_of_forward,
+    with_order_of_weights,
+)
 from firstdrift.matching.implementations.thresholds import TWO_PARTS
 from firstdrift.matching.implementations.views import Seen, floating, seen, swapped, with_steps
 from firstdrift.matching.plan import Joining, Messages, TensorPair
@@ -68,6 +72,7 @@ class Pairer(Struct, frozen=True):
         made: what was paired as outputs so far: the key of the golden value, and that of the target value.
         in_order: numbers of those of which no other order of elements is thought possible.
         linear: the matches of linear modules so far.
+        weights: their weights, where values were saved, by the paths of both.
     """
 
     golden: Side
@@ -75,6 +80,7 @@ class Pairer(Struct, frozen=True):
     made: tuple[dict[Hashable, int], dict[Hashable, int]] = field(default_factory=lambda: ({}, {}))
     in_order: set[int] = field(default_factory=set)
     linear: set[int] = field(default_factory=set)
+    weights: dict[tuple[str, str], TensorPair | None] = field(default_factory=dict)
 
     def pair(self, tensors: TensorPairing, row: int, golden: Node, target: Node) -> None:
         """Pair the tensors of two modules that are a match, and list what is left over."""
@@ -94,9 +100,13 @@ class Pairer(Struct, frozen=True):
             taken[1].add(places[1])
             self._remember(first, second, in_order=not is_linear)
             pairs.append(_pair(row, (golden, target), found, how))
+        paths = golden.path, target.path
         if is_linear and golden.direction is not Direction.BACKWARD:
             self.linear.add(row)
+            self.weights[paths] = weight_among(pairs)
             pairs = with_order_of_weights(pairs)
+        elif (weight := self.weights.get(paths)) is not None:
+            pairs = with_order_of_forward(pairs, weight)
         tensors.pairs += pairs
         tensors.leave(row, [golden], [target], taken)
 

@@ -26,6 +26,10 @@ TIMES_NEARER: Final = 10
 """factor | by which what two modules are given is nearer than what was made for them | judgement: rounding of
 what one side does in between is far below"""
 
+OTHER_FORM: Final = 0.05
+"""relative difference | of the statistics of two weights that may be kept in two forms, as 1 + w and w |
+judgement: rounding to any format of 16 bits is far below"""
+
 TWO_PARTS: Final = 2
 """tensors | of what is added up: a state and its residual, a result and its bias; dimensions of a matrix |
 by definition"""
@@ -35,12 +39,3 @@ TOKEN_DIMENSIONS: Final = 2
 
 MOST_WITNESSES: Final = 2
 """layers | in whose order a result may lie that has no weights | judgement: one of them may be faulty"""
-
-MOST_TOKENS: Final = 1 << 20
-"""tokens | that are read to tell which rows are padding | bounds the time it takes"""
-
-MOST_MASKS: Final = 4
-"""tensors of zeros and ones | that may tell it | bounds the time it takes"""
-
-MOST_PADDINGS: Final = 16
-"""numbers at the ends of sequences | the commonest of which may be padding | bounds the time it takes"""

@@ -16,7 +16,14 @@ from typing import Final, TypeAlias
 
 from firstdrift.groups import grouped, known
 from firstdrift.matching.manual.applied import Applied
-from firstdrift.matching.manual.mapping import TOP_LAYER, MappingEntry, MappingFile, MappingKind, split_item
+from firstdrift.matching.manual.mapping import (
+    TOP_LAYER,
+    MappingEntry,
+    MappingFile,
+    MappingKind,
+    split_item,
+    split_tensor,
+)
 from firstdrift.matching.pairing import Pairing, SaidView
 from firstdrift.matching.plan import Messages
 from firstdrift.matching.structure.sequence_alignment import Pair
@@ -247,8 +254,8 @@ def _apply_views(work: Pairing, mapping: MappingFile) -> Iterable[Message]:
     labels = {"golden": _labels(work.golden), "target": _labels(work.target)}
     for entries in grouped(mapping.entries, lambda entry: entry.line).values():
         items = {
-            "golden": list(map(split_item, entries[0].golden)),
-            "target": [split_item(entry.target) for entry in entries],
+            "golden": list(map(split_tensor, entries[0].golden)),
+            "target": [split_tensor(entry.target) for entry in entries],
         }
         missing = (_missing({side: item}, labels) for side, of_side in items.items() for item in of_side)
         why = next(chain.from_iterable(missing), None) or _view_nodes(applied, entries, **items)

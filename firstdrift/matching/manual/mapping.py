@@ -15,6 +15,9 @@ _ITEM: Final = re.compile(
     r"(?P<node>.+\.(?:(?:forward|backward)(?:\.\d+)?|parameters_grad(?:\.\d+)?))"
     r"\.(?P<role>input|output|parameters|parameter)\.(?P<key>.+)"
 )
+_NAMED_TENSOR: Final = re.compile(r"(?P<node>.+)\.(?P<role>input|output|parameter|gradient)s?\.(?P<key>.+?)")
+"""A tensor of a node whose name says no pass, as engines write it: model.layers.0.mlp.output.0."""
+
 VIEW: Final = re.compile(
     r"concatenated|summed|rearranged"
     r"|(?P<side>golden|target) (?P<step>swapped|shaped|first|last|rows)"
@@ -89,3 +92,11 @@ def split_item(name: str) -> tuple[str, str | None]:
     if (item := _GRADIENT_ITEM.fullmatch(name)) and not item["key"].isdigit():
         return item["node"], f"gradient.{item['key']}"
     return name, None
+
+
+def split_tensor(name: str) -> tuple[str, str | None]:
+    """Do the same of a name that is known to be that of a tensor: that of its node may say no pass."""
+    found = split_item(name)
+    if found[1] is None and (item := _NAMED_TENSOR.fullmatch(name)):
+        return item["node"], f"{item['role']}.{item['key']}"
+    return found

@@ -31,6 +31,7 @@ from firstdrift.matching.manual.mapping import (
     MappingFile,
     MappingKind,
     split_item,
+    split_tensor,
 )
 from firstdrift.matching.manual.thresholds import DEEPEST_LEVEL, LARGEST_FILE, LONGEST_SHOWN, MOST_PAIRED
 from firstdrift.model.names import parse_name
@@ -271,7 +272,15 @@ def _parse(name: str, text: str) -> MappingFile:
 
 
 def _require_tensors(line: int, key: str, names: Iterable[str]) -> None:
-    for name in filterfalse(_is_node_or_tensor, names):
+    _refuse(line, key, filterfalse(_is_node_or_tensor, names))
+
+
+def _require_named(line: int, key: str, names: Iterable[str]) -> None:
+    _refuse(line, key, (name for name in names if split_tensor(name)[1] is None))
+
+
+def _refuse(line: int, key: str, names: Iterable[str]) -> None:
+    for name in names:
         raise _WrongError(
             Message.of("matching.mapping.names_no_tensor", name=_quoted(name)),
             line=line,
@@ -414,7 +423,7 @@ def _view_entries(root: yaml.Node) -> Iterator[MappingEntry]:
         if len(target) * len(golden) > MOST_PAIRED:
             many = {"target": len(target), "golden": len(golden), "most": MOST_PAIRED}
             raise _WrongError(Message.of("matching.mapping.many_in_item", **many), line=line)
-        _require_tensors(line, target[0], (*target, *golden))
+        _require_named(line, target[0], (*target, *golden))
         yield from (MappingEntry(line, name, golden, view=view) for name in target)
 
 

@@ -26,7 +26,17 @@ def answer(unpacked: Callable[[str], Path]) -> Callable[[str], Report]:
     return compared
 
 
-@pytest.mark.parametrize("name", ["llama_healthy", "llama_healthy_values", "neox_healthy", "vit_healthy"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "llama_healthy",
+        "llama_healthy_values",
+        "llama_gradients",
+        "neox_healthy",
+        "resnet_healthy",
+        "vit_healthy",
+    ],
+)
 def test_other_code_that_does_the_same_is_no_fault(answer: Callable[[str], Report], name: str) -> None:
     report = answer(name)
     coverage = report.findings.coverage
@@ -42,6 +52,7 @@ def test_other_code_that_does_the_same_is_no_fault(answer: Callable[[str], Repor
         ("llama_wo", "model.layers.1.self_attn.o_proj", "layers.1.attention.wo"),
         ("llama_norm", "model.layers.1.post_attention_layernorm", "layers.1.ffn_norm"),
         ("neox_down", "gpt_neox.layers.1.mlp.dense_4h_to_h", "blocks.1.down"),
+        ("resnet_conv", "resnet.encoder.stages.1.layers.0.layer.0.convolution", "layer2.0.conv1"),
         ("vit_patches", "vit.embeddings.patch_embeddings.projection", "patch_embed.proj"),
     ],
 )

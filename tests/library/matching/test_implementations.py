@@ -322,6 +322,24 @@ def test_outputs_are_not_one_quantity_where_something_is_done_in_between() -> No
     assert pair.incomparable.id == "matching.incomparable.other_quantity"
 
 
+@pytest.mark.parametrize(
+    ("weight", "given", "reason"),
+    [
+        (1.5, 1.0, "matching.incomparable.other_form"),  # 1 + w here, w there
+        (1.5, 1.4, None),  # a wrong weight
+        (1.004, 1.0, None),  # one of another format
+    ],
+)
+def test_weights_of_modules_that_give_the_same_may_be_kept_in_other_forms(
+    weight: float, given: float, reason: str | None
+) -> None:
+    name = "decoder.layers.1.norm_in"
+    second = changed(changed(target(), {name: weight}, (Role.PARAMETER,)), {name: given}, (Role.OUTPUT,))
+    plan = plan_of(golden(), second)
+    pair = pair_at(plan, "model.layers.1.input_layernorm", "parameter.weight")
+    assert (pair.incomparable and pair.incomparable.id) == reason
+
+
 def test_containers_are_put_in_after_what_they_hold() -> None:
     names = ["a.layers.0.mlp.up", "a.layers.0.mlp.down", "a.layers.1.mlp.up", "a.norm"]
     nodes = [

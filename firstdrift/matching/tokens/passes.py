@@ -1,0 +1,104 @@
+"""Which passes of two runs hold the same tokens: a prompt that one run was given in chunks, for example.
+
+golden   step 0  [5, 7, 9, 4]            step 1  [6]     one pass, then a generated token
+target   step 0  [5, 7]  step 1  [9, 4]  step 2  [6]     two chunks, then the same
+
+Passes that share tokens are compared as one: golden step 0 with target steps 0 and 1, step 1 with step 2.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
+from itertools import chain
+from typing import TypeAlias
+
+from msgspec.structs import replace
+
+from firstdrift.matching.tokens.given import Given, Recorded, read_recorded, surest
+from firstdrift.matching.tokens.thresholds import MOST_PASSES
+from firstdrift.matching.tokens.tree import TokenTree
+from firstdrift.model.slice import Slice, SliceListing
+
+Sides: TypeAlias = tuple[Sequence[SliceListing], Sequence[SliceListing]]
+"""The golden and the target slices."""
+
+Held: TypeAlias = dict[int, set[int]]
+"""Which passes hold each token, which goes by its node in the tree of both runs."""
+
+Together: TypeAlias = tuple[SliceListing, SliceListing]
+"""A golden and a target slice that are compared."""
+
+
+def passes_of_one_token(sides: Sides, read: Callable[[int, SliceListing], Slice]) -> list[Together]:
+    """Return which passes hold the same tokens, those that share some laid one after the other.
+
+    Nothing is returned where the first passes were given the same, or each has a token that the other run
+    lacks: then passes are what their numbers say.
+
+    Args:
+        sides: the slices of both dumps.
+        read: reads a slice of the golden dump (0) or of the target (1).
+    """
+    most = max(map(len, sides))
+    if not all(sides) or not 1 < most <= MOST_PASSES or any(one.parts for one in chain(*sides)):
+        return []
+    firsts = [read_recorded(read(at, side[0]).nodes) for at, side in enumerate(sides)]
+    if not all(firsts) or firsts[0][0].ids == firsts[1][0].ids:
+        return []
+    recorded = [_recorded(side, partial(read, at)) for at, side in enumerate(sides)]
+    if [*map(len, recorded)] != [*map(len, sides)]:
+        return []
+    return [
+        (_laid(sides[0], recorded[0], golden), _laid(sides[1], recorded[1], target))
+        for golden, target in _groups(_shared(_held(recorded)))
+    ]
+
+
+def _recorded(side: Sequence[SliceListing], read: Callable[[SliceListing], Slice]) -> list[Recorded]:
+    """Return the token ids of the passes that have some."""
+    return [found[0] for listing in side if (found := read_recorded(read(listing).nodes))]
+
+
+def _shared(held: Sequence[Held]) -> Iterator[tuple[set[int], set[int]]]:
+    """Yield which passes of both hold each token; nothing where neither first pass is shared as a whole."""
+    shared = held[0].keys() & held[1].keys()
+    firsts = ({node for node, passes in side.items() if 0 in passes} for side in held)
+    if any(first <= shared for first in firsts):
+        yield from ((held[0][node], held[1][node]) for node in sorted(shared))
+
+
+def _held(recorded: Sequence[Sequence[Recorded]]) -> list[Held]:
+    given = [_in_all(side) for side in recorded]
+    held: list[Held] = [{}, {}]
+    for side, one, nodes in zip(held, given, TokenTree().place(given), strict=True):
+        for run, of_run in zip(one.runs, nodes, strict=True):
+            for node in of_run or ():
+                side.setdefault(node, set()).add(run.part)
+    return held
+
+
+def _in_all(passes: Iterable[Recorded]) -> Given:
+    """Return what a run was given in all of its passes."""
+    given = surest(replace(each, part=part) for part, each in enumerate(passes))
+    return given or Given((0,), ())
+
+
+def _groups(together: Iterable[tuple[set[int], set[int]]]) -> Iterator[tuple[list[int], list[int]]]:
+    """Yield the golden and the target passes that share tokens, with each other or with one between."""
+    groups: list[tuple[set[int], set[int]]] = []
+    for golden, target in together:
+        touched = [one for one in groups if golden & one[0] or target & one[1]]
+        groups = [one for one in groups if one not in touched]
+        groups.append(
+            (golden.union(*(one[0] for one in touched)), target.union(*(one[1] for one in touched)))
+        )
+    yield from sorted((sorted(golden), sorted(target)) for golden, target in groups)
+
+
+def _laid(
+    listings: Sequence[SliceListing], recorded: Sequence[Recorded], places: Sequence[int]
+) -> SliceListing:
+    parts = tuple(listings[at] for at in places)
+    if len(parts) == 1:
+        return parts[0]
+    shapes = tuple(recorded[at].shape for at in places)
+    return SliceListing(parts[0].coordinates, parts[0].directory, parts, rows=shapes)

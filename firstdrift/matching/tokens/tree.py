@@ -1,0 +1,139 @@
+"""All sequences of two runs as one tree: two rows are of one token where they are of one node.
+
+5 ─ 7 ─ 9        golden rows 0, 1, 2; target rows 2, 3, 4
+└─ 4             golden row 4 (and 3: the same 5 once more); target row 1
+
+So the token is the same, and every token before it. A run that begins within a sequence, a chunk or a
+generated token, goes on with the one sequence that was as long by then; where several were, with the one that
+goes on so in the other run. Behind a prefix that no run has (a cache from before), tokens are the same where
+places and ids are. Where several sequences fit, it is not known which one it is.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TypeAlias
+
+from firstdrift.matching.tokens.given import Given, Numbers, Run
+from firstdrift.matching.tokens.thresholds import ROOT
+
+Nodes: TypeAlias = list[int] | None
+"""The node of each token of a run; None if that is not known."""
+
+
+class TokenTree:
+    """The tree, in which the runs of both sides are placed."""
+
+    def __init__(self) -> None:
+        """Begin with the root."""
+        self._children: dict[tuple[int, float], int] = {}
+        self._at_depth: defaultdict[int, list[int]] = defaultdict(list, {0: [ROOT]})
+        self._unseen: dict[int, int] = {}
+        self.parents: list[int] = [-1]
+        self.depths: list[int] = [0]
+
+    def place(self, sides: Sequence[Given]) -> list[list[Nodes]]:
+        """Return the nodes of the runs of each side: first of those that begin a sequence, on all sides."""
+        placed: list[list[Nodes]] = [[None] * len(side.runs) for side in sides]
+        for side, found in zip(sides, placed, strict=True):
+            for at, run in enumerate(side.runs):
+                if run.start == 0:
+                    found[at] = self._grown(ROOT, run.ids)
+        for side, found in zip(sides, placed, strict=True):
+            self._go_on(side.runs, found)
+        # What one side has placed last may tell what the other one could not know.
+        for side, found in zip(sides, placed, strict=True):
+            self._go_on(side.runs, found)
+        return placed
+
+    def _go_on(self, runs: Sequence[Run], found: list[Nodes]) -> None:
+        """Place the runs that go on with a sequence, in their order."""
+        ends: dict[int, int | None] = {}
+        earlier: list[int] = []
+        for at, run in enumerate(runs):
+            if at and run.part != runs[at - 1].part:
+                ends |= {nodes[-1]: runs[own].slot for own in earlier if (nodes := found[own])}
+                earlier.clear()
+            earlier.append(at)
+            if found[at] is None:
+                origin = self._origin(run, ends)
+                found[at] = None if origin is None else self._grown(origin, run.ids)
+
+    def _origin(self, run: Run, ends: dict[int, int | None]) -> int | None:
+        """Return the node that a run goes on from; None if several may be that one."""
+        open_ends = self._open_ends(run, ends)
+        if run.start is None and not open_ends:
+            return ROOT
+        everywhere = [] if run.start is None else self._at_depth[run.start]
+        for candidates in (open_ends, everywhere):
+            fitting = [each for each in candidates if self._walked(each, run.ids) is not None]
+            if fitting:
+                return _only(fitting)
+        return _only(open_ends) if open_ends else self._behind_unseen(run.start or ROOT)
+
+    def _open_ends(self, run: Run, ends: dict[int, int | None]) -> list[int]:
+        """Return the sequences that a run may go on with: as long by then, of its place in the batch."""
+        fitting = [end for end in ends if run.start in (None, self.depths[end])]
+        of_slot = [end for end in fitting if ends[end] == run.slot]
+        return of_slot if of_slot and run.slot is not None else fitting
+
+    def _behind_unseen(self, depth: int) -> int:
+        """Return the node that stands for all prefixes of a length that no run has."""
+        if depth not in self._unseen:
+            self._unseen[depth] = self._new(-1, depth)
+        return self._unseen[depth]
+
+    def _new(self, parent: int, depth: int) -> int:
+        self.parents.append(parent)
+        self.depths.append(depth)
+        return len(self.depths) - 1
+
+    def _grown(self, origin: int, ids: Numbers) -> list[int]:
+        nodes: list[int] = []
+        for token in ids:
+            key = (origin, token)
+            if key not in self._children:
+                child = self._children[key] = self._new(origin, self.depths[origin] + 1)
+                self._at_depth[self.depths[child]].append(child)
+            origin = self._children[key]
+            nodes.append(origin)
+        return nodes
+
+    def _walked(self, origin: int, ids: Numbers) -> int | None:
+        """Return where a run ends that is in the tree already; None if it is not."""
+        for token in ids:
+            at = self._children.get((origin, token))
+            if at is None:
+                return None
+            origin = at
+        return origin
+
+    def last_of(self, nodes: Iterable[int]) -> set[int]:
+        """Return the nodes that no other of them follows: where sequences end."""
+        nodes = set(nodes)
+        return nodes - {self.parents[node] for node in nodes}
+
+    def divided(self, ids: Numbers, ends: set[int]) -> list[int] | None:
+        """Return how long the sequences are that tokens consist of, each of which ends at an end; or None."""
+        lengths: list[int] = []
+        at = 0
+        while at < len(ids):
+            longest = max(self._ends_on(ids, at, ends), default=0)
+            if not longest:
+                return None
+            lengths.append(longest)
+            at += longest
+        return lengths
+
+    def _ends_on(self, ids: Numbers, first: int, ends: set[int]) -> Iterator[int]:
+        """Yield how long the sequences are that begin at a place and end at an end."""
+        node: int | None = ROOT
+        for length in range(1, len(ids) - first + 1):
+            node = self._children.get((node or ROOT, ids[first + length - 1]))
+            if node is None:
+                return
+            if node in ends:
+                yield length
+
+
+def _only(nodes: Sequence[int]) -> int | None:
+    return nodes[0] if len(nodes) == 1 else None
