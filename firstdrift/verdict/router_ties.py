@@ -21,6 +21,7 @@ from typing import TypeAlias
 
 from msgspec import Struct
 
+from firstdrift.groups import firsts, seconds
 from firstdrift.matching.plan import Joining, SlicePlan, TensorPair
 from firstdrift.metrics.measurement import Measurement, MeasurementKind, SideSummary
 from firstdrift.model.node import Direction, NodeKind
@@ -179,7 +180,7 @@ class _Search:
                 sizes[step, label].append((golden_rows, target_rows))
         alone = {self._step(self.rows[index]) for index in self.experts if self.rows[index].match is None}
         for (step, _), each in sizes.items():
-            totals = {sum(golden for golden, _ in each), sum(target for _, target in each)}
+            totals = {sum(firsts(each)), sum(seconds(each))}
             others = step in renumbered or any(golden != target for golden, target in each)
             if step in shown and (step in alone or (others and len(totals) == 1)):
                 order, index = shown[step]
