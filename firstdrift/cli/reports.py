@@ -46,7 +46,6 @@ def write_files(report: "Report", chosen: dict[str, Any]) -> None:
         return
     from firstdrift.exports.advisor import write_advice
     from firstdrift.exports.mapping_yaml import data_mapping, layer_mapping, write_mapping
-    from firstdrift.exports.match_set_json import write_suggested_matches
     from firstdrift.exports.spreadsheets import write_csv, write_xlsx
     from firstdrift.exports.tool_tables import layout_of_report
     from firstdrift.exports.view_mapping import view_mapping
@@ -60,7 +59,7 @@ def write_files(report: "Report", chosen: dict[str, Any]) -> None:
         "data_mapping_file": partial(write_mapping, data_mapping),
         "layer_mapping_file": partial(write_mapping, layer_mapping),
         "view_mapping_file": partial(write_mapping, view_mapping),
-        "suggested_file": write_suggested_matches,
+        "suggested_file": _write_suggested,
     }
     for option, write in writers.items():
         write_file(write, report, chosen[option])
@@ -80,6 +79,18 @@ def write_file(write: "Callable[[Written, Path], object]", report: "Written", fi
     except OSError as error:
         why = Message.of("cli.report_not_written", why=error.strerror)
         raise SettingsError(why, path=error.filename or file) from error
+
+
+def _write_suggested(report: "Report", file: Path) -> None:
+    """Write what may belong together; say so where nothing may."""
+    import click
+
+    from firstdrift.exports.match_set_json import write_suggested_matches
+    from firstdrift.wording.text import text_of
+
+    if not write_suggested_matches(report, file):
+        alone = sum(len(one.plan.unmatched_golden) for one in report.slices)
+        click.echo(text_of(Message.of("cli.nothing_to_suggest", file=file.name, alone=alone)), err=True)
 
 
 def _write_html(report: "Report", file: Path) -> None:

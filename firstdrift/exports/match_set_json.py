@@ -27,8 +27,11 @@ def edit_object(edit: Edit) -> dict[str, Any]:
     return described
 
 
-def write_suggested_matches(report: Report, file: Path) -> None:
+def write_suggested_matches(report: Report, file: Path) -> int:
     """Write a draft of a match set: what may belong together, with scores, and what else is left over.
+
+    Returns:
+        How many matches it suggests.
 
     What is read back are the edits; scores and what is left over are there for whoever edits them.
 
@@ -45,3 +48,4 @@ def write_suggested_matches(report: Report, file: Path) -> None:
         "no_partner": {"golden": list(found.golden), "target": list(found.target)},
     }
     file.write_text(encodable(to_json(written, indent=1)) + "\n", "utf-8", newline="\n")
+    return len(found.matches)

@@ -37,7 +37,15 @@ def kind_of(node: Node) -> OpKind:
     if node.type_name == _ANY_ACTIVATION:
         told = _told_kinds("activation_types").get(_told(node, "activationType") or "")
         return told or kind_of_type(node.type_name)
-    return kind_of_type(node.type_name) if node.type_name else _kind_of_unclassed(node)
+    kind = kind_of_type(node.type_name) if node.type_name else _kind_of_unclassed(node)
+    return OpKind.LOOKUP if kind is OpKind.NORM and _looks_up(node) else kind
+
+
+def _looks_up(node: Node) -> bool:
+    """Tell whether a module takes whole numbers, as no norm does, and gives rows of its weight for them."""
+    inputs, outputs = _sized(node, Role.INPUT), _sized(node, Role.OUTPUT)
+    is_known = bool(inputs and outputs) and not is_floating(inputs[0].dtype)
+    return is_known and _kind_by_weight(node, inputs[0], outputs[0]) is OpKind.LOOKUP
 
 
 def may_gate(node: Node) -> bool:

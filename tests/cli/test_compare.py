@@ -583,6 +583,16 @@ def test_a_report_that_cannot_be_written_is_refused_before_anything_is_read(
     assert "missing" not in done.err
 
 
+def test_it_is_said_that_there_is_nothing_to_suggest(
+    firstdrift: Run, unpacked: Unpacked, tmp_path: Path
+) -> None:
+    dump, file = unpacked("msprobe/llama_stat_mix_perturb") / "golden", tmp_path / "matches.json"
+    done = firstdrift("compare", dump, dump, "--suggest-mapping", file, "--json")
+    assert (done.status, says(done.err, "cli.nothing_to_suggest")) == (0, True)
+    assert json.loads(done.out)
+    assert json.loads(file.read_text("utf-8"))["edits"] == []
+
+
 @pytest.mark.parametrize(
     ("golden", "target"),
     [

@@ -27,6 +27,8 @@ from firstdrift.metrics.rearrangement import rearranged
 from firstdrift.model.node import Direction, Node, NodeKind
 from firstdrift.model.slice import Coordinates, Slice, SliceListing
 from firstdrift.model.tensor import DataLocation, Role, Statistics, TensorRecord, ViewStep
+from firstdrift.operators.kinds import OpKind
+from firstdrift.operators.recognise import kind_of
 
 LAYERS, BATCH, LENGTH, HIDDEN, HEADS, INNER = 4, 2, 9, 48, 24, 80
 
@@ -338,6 +340,17 @@ def test_weights_of_modules_that_give_the_same_may_be_kept_in_other_forms(
     plan = plan_of(golden(), second)
     pair = pair_at(plan, "model.layers.1.input_layernorm", "parameter.weight")
     assert (pair.incomparable and pair.incomparable.id) == reason
+
+
+def test_what_takes_whole_numbers_and_gives_rows_of_its_weight_is_no_norm() -> None:
+    tensors = (
+        TensorRecord(Role.INPUT, "0", "int64", (2, 9)),
+        TensorRecord(Role.PARAMETER, "weight", "float32", (211, 48)),
+        TensorRecord(Role.OUTPUT, "0", "float32", (2, 9, 48)),
+    )
+    node = Node("a", "a", NodeKind.MODULE, "NormEmbeddings", Direction.FORWARD, 0, 0, None, tensors)
+    assert kind_of(node) is OpKind.LOOKUP
+    assert kind_of(replace(node, tensors=())) is OpKind.NORM
 
 
 def test_containers_are_put_in_after_what_they_hold() -> None:
