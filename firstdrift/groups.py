@@ -1,7 +1,7 @@
 """Items by what they have in common, by where they stand, and those that are known."""
 
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable, Container, Hashable, Iterable, Mapping
 from typing import Any, TypeVar
 
 Item = TypeVar("Item")
@@ -47,3 +47,18 @@ def known_items(values: Mapping[Key, Item | None]) -> dict[Key, Item]:
 def fields_of(record: object, names: Iterable[str]) -> dict[str, Any]:
     """Return fields of a record by their names."""
     return {name: getattr(record, name) for name in names}
+
+
+def firsts(pairs: Iterable[tuple[Item, object]]) -> list[Item]:
+    """Return the first of each pair."""
+    return [first for first, _ in pairs]
+
+
+def seconds(pairs: Iterable[tuple[object, Item]]) -> list[Item]:
+    """Return the second of each pair."""
+    return [second for _, second in pairs]
+
+
+def not_in(items: Iterable[Item], taken: Container[object]) -> list[Item]:
+    """Return the items that are not taken."""
+    return [item for item in items if item not in taken]

@@ -9,7 +9,7 @@ from sqlalchemy import ColumnElement, SQLColumnExpression
 from sqlalchemy.orm import Session
 
 from firstdrift.errors import NotInCatalogueError
-from firstdrift.groups import fields_of
+from firstdrift.groups import fields_of, not_in
 from firstdrift.paths import unspelt
 from firstdrift.wording.message import Message
 
@@ -24,7 +24,7 @@ def record_of(kind: type[Made], entry: Any, **others: Any) -> Made:  # noqa: ANN
 
 @cache
 def _columns(kind: type[Struct], *others: str) -> tuple[str, ...]:
-    return tuple(name for name in kind.__struct_fields__ if name not in others)
+    return tuple(not_in(kind.__struct_fields__, others))
 
 
 def mentions(word: str, columns: Iterable[SQLColumnExpression[str]]) -> list[ColumnElement[bool]]:

@@ -24,6 +24,7 @@ from firstdrift.comparison.stages import (
 )
 from firstdrift.comparison.user_hooks import Additions
 from firstdrift.dumps.detect import open_dump
+from firstdrift.groups import firsts, seconds
 from firstdrift.matching.plan import SlicePairing, SlicePlan
 from firstdrift.metrics.measurement import Measurement
 from firstdrift.model.slice import Coordinates, Slice
@@ -119,8 +120,8 @@ def _pair(golden: DumpReader, target: DumpReader, options: Options) -> SlicePair
         options,
         lambda dump, listing: (golden if dump is golden.dump else target).look_at(listing),
     )
-    golden.forget_but(one for one, _ in pairing.pairs)
-    target.forget_but(other for _, other in pairing.pairs)
+    golden.forget_but(firsts(pairing.pairs))
+    target.forget_but(seconds(pairing.pairs))
     return pairing
 
 

@@ -18,6 +18,7 @@ from firstdrift.comparison.session import ComparisonSession, without_details
 from firstdrift.comparison.stages import count_unreadable, measure_missing
 from firstdrift.dumps.detect import open_dump
 from firstdrift.errors import SettingsError
+from firstdrift.groups import not_in
 from firstdrift.matching.manual.edits import Edit
 from firstdrift.matching.match import find_matches, lay_edits_on
 from firstdrift.matching.plan import Messages, NodeMatch, SlicePlan, TensorPair
@@ -129,7 +130,7 @@ def preview(report: Report, edits: Sequence[Edit]) -> Effect:
         added=tuple(changes.added),
         removed=tuple(changes.removed),
         new_pairs=changes.new_pairs,
-        notes=tuple(note for note in after.notes() if note not in before_notes),
+        notes=tuple(not_in(after.notes(), before_notes)),
         slices=len(report.slices),
         of_slices=len(report.slices),
     )

@@ -16,6 +16,7 @@ from firstdrift.comparison.report import Options, SliceResult
 from firstdrift.comparison.session import Planned
 from firstdrift.dumps.storage.tensor_data import load_tensor
 from firstdrift.errors import SettingsError
+from firstdrift.groups import not_in
 from firstdrift.matching.match import match_slices
 from firstdrift.matching.plan import SlicePairing, SlicePlan, TensorPair
 from firstdrift.matching.ranks.missing_ranks import Read
@@ -102,7 +103,7 @@ def left_over(pairing: SlicePairing, unread: Sequence[tuple[SliceListing, SliceL
     """Move slices that turned out to be damaged to what could not be compared."""
     return replace(
         pairing,
-        pairs=tuple(pair for pair in pairing.pairs if pair not in unread),
+        pairs=tuple(not_in(pairing.pairs, unread)),
         unmatched_golden=pairing.unmatched_golden + tuple(golden.coordinates for golden, _ in unread),
         unmatched_target=pairing.unmatched_target + tuple(target.coordinates for _, target in unread),
     )

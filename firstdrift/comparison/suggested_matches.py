@@ -14,6 +14,7 @@ from msgspec import Struct
 
 from firstdrift.comparison.rematch import read_slices
 from firstdrift.comparison.report import Report, SliceResult
+from firstdrift.groups import known, not_in
 from firstdrift.matching.manual.edits import Edit, match
 from firstdrift.matching.match import find_matches, lay_edits_on
 from firstdrift.matching.pairing import Pairing
@@ -65,11 +66,11 @@ def suggested_matches(report: Report) -> SuggestedMatches:
     ranked = sorted(_ranked(work, asked), key=lambda one: -one.score)
     chosen = _chosen(ranked, set(result.plan.unmatched_target))
     taken = {name for one in chosen.values() for name in (*one.golden, *one.target)}
-    in_order = (chosen[name] for name in asked if name in chosen)
+    in_order = known(map(chosen.get, asked))
     return SuggestedMatches(
         tuple(SuggestedMatch(match(one.golden, one.target), one.score) for one in in_order),
-        tuple(name for name in asked if name not in taken),
-        tuple(name for name in result.plan.unmatched_target if name not in taken),
+        tuple(not_in(asked, taken)),
+        tuple(not_in(result.plan.unmatched_target, taken)),
     )
 
 

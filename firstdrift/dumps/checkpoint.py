@@ -20,7 +20,7 @@ from firstdrift.dumps.storage.bounds import Bounds
 from firstdrift.dumps.storage.folders import MOST_ENTRIES, files_in, first_names, printable, problem_of_file
 from firstdrift.dumps.storage.json_file import read_json
 from firstdrift.errors import DumpUnreadableError
-from firstdrift.groups import known
+from firstdrift.groups import known, seconds
 from firstdrift.model.slice import Problem
 from firstdrift.model.tensor import QUANTISED, DataLocation, Role, TensorRecord
 from firstdrift.wording.message import Message
@@ -180,7 +180,7 @@ def missing_shards(files: Iterable[Path], indexes: Iterable[Index]) -> list[Prob
     missing += _missing_by_number(file for file in there if file.parent not in indexed)
     if not missing:
         return []
-    names = first_names([name for _, name in missing])
+    names = first_names(seconds(missing))
     reason = Message.of("dumps.checkpoint.shards_missing", count=len(missing), shards=names)
     return [Problem(printable(missing[0][0].name), reason)]
 

@@ -26,6 +26,7 @@ from firstdrift.errors import (
     PathOutsideRootsError,
 )
 from firstdrift.files import OutsideError, require_confined
+from firstdrift.groups import firsts
 from firstdrift.model.names import LONGEST_NAME, MOST_PARTS, is_beyond_reason
 from firstdrift.model.slice import Dump, Problem, Slice, SliceListing
 from firstdrift.wording.message import Message, joined
@@ -169,7 +170,7 @@ def _no_dump(path: Path) -> DumpError:
     marks = tuple(mark for reader in _readers() for mark in reader.marks)
     reason = Message.of("dumps.none", marks=marks, suffixes=tuple(CONTAINER_BY_SUFFIX))
     hint = Message.of("dumps.choose_folder_of_tool")
-    if links := [name for name, _ in refused_links(path, Bounds.around(path))]:
+    if links := firsts(refused_links(path, Bounds.around(path))):
         names = first_names(links, _MOST_DUMPS)
         reason = joined(reason, Message.of("dumps.link.not_followed", links=names))
         hint = Message.of("dumps.choose_folder_or_copy")

@@ -44,7 +44,7 @@ from firstdrift.dumps.storage.folders import (
 )
 from firstdrift.dumps.storage.tensor_data import dotted, headers_of, record_of, saved_value
 from firstdrift.errors import DumpUnreadableError
-from firstdrift.groups import gathered
+from firstdrift.groups import gathered, not_in
 from firstdrift.model.slice import Coordinates, Dump, Problem, Slice, SliceListing
 from firstdrift.model.tensor import Role
 from firstdrift.wording.message import Message
@@ -78,7 +78,7 @@ def processes_at(path: Path) -> tuple[list[Process], list[Path]]:
         return list(map(Process, folders, ranks_of(numbers))), []
     by_rank = gathered(zip(numbers, folders, strict=True))
     firsts = [same_rank[0] for same_rank in by_rank.values()]
-    left = [folder for folder in folders if folder not in firsts]
+    left = not_in(folders, firsts)
     return list(map(Process, firsts, ranks_of(list(by_rank)))), left
 
 

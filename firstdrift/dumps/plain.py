@@ -46,7 +46,7 @@ from firstdrift.dumps.storage.tensor_data import (
 )
 from firstdrift.errors import DumpNotRecognisedError, DumpUnreadableError
 from firstdrift.files import Entry, list_folder, said_by_system
-from firstdrift.groups import gathered, grouped
+from firstdrift.groups import gathered, grouped, not_in
 from firstdrift.model.names import enclosing_paths, module_path
 from firstdrift.model.slice import Coordinates, Dump, OrderOrigin, OrderSource, Problem, Slice, SliceListing
 from firstdrift.model.tensor import Role, TensorRecord
@@ -285,7 +285,7 @@ def _not_found(
     """Yield what stands for the tensors that indexes promise, and that are in no file."""
     entries = {record.location.entry for _, record in named if record.location}
     for index in indexes:
-        for name in (name for name in index.shards if name not in entries):
+        for name in not_in(index.shards, entries):
             problem = index.why_not(index.shards[name], there, damage)
             yield name, TensorRecord(Role.OUTPUT, "0", "", None, problem=problem)
 

@@ -32,7 +32,7 @@ from firstdrift.dumps.storage.folders import (
 )
 from firstdrift.dumps.storage.tensor_data import records_of_file
 from firstdrift.errors import DumpUnreadableError
-from firstdrift.groups import gathered, known
+from firstdrift.groups import gathered, known, seconds
 from firstdrift.model.slice import Coordinates, Dump, Slice, SliceListing
 from firstdrift.model.tensor import Role
 from firstdrift.wording.message import Message
@@ -85,7 +85,7 @@ class TensorrtLlmReader(DumpReader):
         for folder, rank in zip(folders, ranks, strict=True):
             named, unknown = list_named(folder, Bounds.around(path), _parse)
             problems += passed_over(printable(folder.name), unknown)
-            passes = _passes(saved for _, saved in named)
+            passes = _passes(seconds(named))
             steps = range(len(set(passes.values())))
             single = len(steps) == 1
             listings += [SliceListing(Coordinates(None if single else step, rank), folder) for step in steps]
@@ -94,7 +94,7 @@ class TensorrtLlmReader(DumpReader):
     def read_slice(self, dump: Dump, listing: SliceListing) -> Slice:
         """Read the headers of the files of a pass."""
         named, _ = list_named(listing.directory, Bounds.around(dump.path), _parse)
-        passes = _passes(saved for _, saved in named)
+        passes = _passes(seconds(named))
         step = listing.coordinates.step or 0
         mine = [(file, saved) for file, saved in named if passes[saved.place[0]] == step]
         if not mine:

@@ -30,7 +30,7 @@ from firstdrift.dumps.recorded_calls import Recorded, nodes_of
 from firstdrift.dumps.storage.bounds import Bounds
 from firstdrift.dumps.storage.folders import printable, ranks_of, read_whole
 from firstdrift.errors import DumpUnreadableError
-from firstdrift.groups import known
+from firstdrift.groups import firsts, known
 from firstdrift.model.node import Direction, Node, NodeKind
 from firstdrift.model.slice import Coordinates, Dump, Slice, SliceListing
 from firstdrift.model.tensor import Role, Statistics, TensorRecord
@@ -82,7 +82,7 @@ class TitanReader(FilesReader):
 def _recorded(lines: list[str]) -> Iterator[Recorded]:
     """Yield what each block says of the output of an operator."""
     heads = [(at, head) for at, line in enumerate(lines) if (head := _HEAD.fullmatch(line))]
-    ends = [*(at for at, _ in heads[1:]), len(lines)]
+    ends = [*firsts(heads[1:]), len(lines)]
     for (start, head), end in zip(heads, ends, strict=False):
         block = lines[start + 1 : end]
         module, name = printable(head["module"]), printable(head["name"])

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 
 from msgspec import Struct
 
+from firstdrift.groups import seconds
 from firstdrift.model.slice import Coordinates
 
 
@@ -39,7 +40,7 @@ def layer_columns(layers: Iterable[tuple[object, str]]) -> LayerColumns:
     same = _same_stacks(numbers, ran)
     columns: dict[tuple[str, str], int] = {}
     of_path: dict[str, int] = {}
-    for path in dict.fromkeys(path for _, path in found):
+    for path in dict.fromkeys(seconds(found)):
         stack, _, number = path.rpartition(".")
         of_path[path] = columns.setdefault((same[stack], number), len(columns))
     names: list[list[str]] = [[] for _ in columns]

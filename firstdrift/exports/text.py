@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from firstdrift.comparison.inspection import Inspection, SliceInspection
 from firstdrift.comparison.report import DumpSummary, Report
 from firstdrift.exports.report_json import coordinates_object, problem_objects
-from firstdrift.groups import fields_of
+from firstdrift.groups import fields_of, firsts
 from firstdrift.matching.plan import TensorPair
 from firstdrift.model.slice import Coordinates, Problem
 from firstdrift.operators.unknown import unknown_messages
@@ -140,7 +140,7 @@ def _algorithm_lines(report: Report) -> list[str]:
 
 
 def _summary(own: "Summary") -> list[str]:
-    left = f", {sum(number for number, _ in own.not_given)} not given" if own.not_given else ""
+    left = f", {sum(firsts(own.not_given))} not given" if own.not_given else ""
     said = f"{own.name}: {counted(own.values, 'number')}, {own.failed} failed{left}"
     return [
         _row("algorithm", said),

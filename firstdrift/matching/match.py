@@ -16,7 +16,7 @@ from itertools import product
 
 from msgspec.structs import replace
 
-from firstdrift.groups import known
+from firstdrift.groups import known, seconds
 from firstdrift.matching.cross_framework.match import match_across_frameworks
 from firstdrift.matching.fused.find_fused import join_operators
 from firstdrift.matching.implementations.match import match_implementations
@@ -284,7 +284,7 @@ def _join_gradients(
     work: Pairing, golden: Mapping[tuple[str, int], int], target: Mapping[tuple[str, int], int]
 ) -> None:
     """Match the gradients of the parameters of what was fused."""
-    calls = sorted({call for _, call in target})
+    calls = sorted(set(seconds(target)))
     for join, call in product(tuple(work.joins), calls):
         _follow_join(
             work,

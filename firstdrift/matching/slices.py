@@ -22,7 +22,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from firstdrift.errors import DumpUnreadableError
-from firstdrift.groups import grouped, known, positions
+from firstdrift.groups import grouped, known, positions, seconds
 from firstdrift.matching.plan import MatchingRules, Messages, SlicePairing
 from firstdrift.matching.ranks.merge_slices import (
     SIDES,
@@ -195,7 +195,7 @@ def _pair_by_key(
 
 def _by_key(keys: list[Key], listings: list[SliceListing]) -> dict[Key, list[SliceListing]]:
     groups = grouped(zip(keys, listings, strict=True), itemgetter(0))
-    return {key: [listing for _, listing in group] for key, group in groups.items()}
+    return {key: seconds(group) for key, group in groups.items()}
 
 
 def _same_dump(golden: Dump, target: Dump) -> Messages:

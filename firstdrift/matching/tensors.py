@@ -15,7 +15,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from firstdrift.dumps.checkpoint import how_dequantised
-from firstdrift.groups import grouped
+from firstdrift.groups import firsts, grouped, seconds
 from firstdrift.matching.plan import Messages, TensorPair, UnmatchedTensor
 from firstdrift.matching.structure.sequence_alignment import Pair
 from firstdrift.matching.structure.statistics_similarity import bare_shape, known_distances, value_distance
@@ -86,8 +86,8 @@ class TensorPairing(Struct):
         for (first, second), remark in sorted(paired.items(), key=lambda item: item[0][1]):
             records = golden.tensors[first], target.tensors[second]
             self.pairs.append(_tensor_pair(match, names, records, remark))
-        self.unmatched_golden += _left_over(match, golden, {first for first, _ in paired})
-        self.unmatched_target += _left_over(match, target, {second for _, second in paired})
+        self.unmatched_golden += _left_over(match, golden, set(firsts(paired)))
+        self.unmatched_target += _left_over(match, target, set(seconds(paired)))
 
     def _pair_said(
         self, match: int, golden: Node, target: Node, said: Mapping[str, str]

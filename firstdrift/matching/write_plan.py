@@ -4,6 +4,7 @@ from collections.abc import Container, Iterator
 
 from msgspec.structs import replace
 
+from firstdrift.groups import not_in
 from firstdrift.matching.axis_names import lay_alike
 from firstdrift.matching.cross_framework.match import add_inferred
 from firstdrift.matching.cross_framework.pair_values import pair_values
@@ -166,7 +167,7 @@ def _pair_join(tensors: TensorPairing, row: int, join: Join, golden: list[Node],
 def _unmatched(dumped: Slice, matched: Container[int], stacked: Container[str]) -> tuple[str, ...]:
     """Return the names of the nodes that are in no match; of weights of experts names are known."""
     free = (node.name for index, node in enumerate(dumped.nodes) if index not in matched)
-    return tuple(name for name in free if name not in stacked)
+    return tuple(not_in(free, stacked))
 
 
 def _as_recorded(tensor: UnmatchedTensor) -> UnmatchedTensor:

@@ -19,6 +19,7 @@ from functools import cache, lru_cache
 from math import prod
 from typing import Final
 
+from firstdrift.groups import seconds
 from firstdrift.model.node import Node
 from firstdrift.model.tensor import Role, TensorRecord, is_floating
 from firstdrift.operators.kinds import OpKind, snake_case
@@ -150,7 +151,7 @@ def kind_of_label(label: str) -> OpKind:
 def is_known_label(label: str) -> bool:
     """Tell whether the last part of a path is what some module of the registry is called."""
     name = snake_case(label)
-    patterns = (pattern for _, pattern in _name_patterns())
+    patterns = seconds(_name_patterns())
     return label in registry().by_name or _is_bare(name) or any(each.fullmatch(name) for each in patterns)
 
 

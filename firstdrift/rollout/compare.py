@@ -14,7 +14,7 @@ import numpy as np
 from msgspec import Struct
 
 from firstdrift.errors import SettingsError
-from firstdrift.groups import gathered
+from firstdrift.groups import gathered, known, seconds
 from firstdrift.rollout import noise
 from firstdrift.rollout.experts import ExpertsOfPair, compare_experts
 from firstdrift.rollout.fields import GROUPS, IDS
@@ -227,8 +227,8 @@ def _pair(
     names = {**trainer.names, **rollout.names}
     return SequencePair(
         number=number,
-        name=next((names[field] for field in IDS if field in names), f"{rollout.file}:{rollout.line}"),
-        prompt=next((names[field] for field in GROUPS if field in names), rollout.prompt or trainer.prompt),
+        name=next(iter(known(map(names.get, IDS))), f"{rollout.file}:{rollout.line}"),
+        prompt=next(iter(known(map(names.get, GROUPS))), rollout.prompt or trainer.prompt),
         rollout=rollout,
         trainer=trainer,
         compared=common.compared,
@@ -288,7 +288,7 @@ def _experts(pairs: Sequence[SequencePair], groups: tuple[Routed, ...]) -> Exper
     reasons = Counter(pair.experts for pair in pairs if isinstance(pair.experts, Message))
     if not known and not reasons:
         return None
-    layers = tuple(_layers(experts for _, experts in known))
+    layers = tuple(_layers(seconds(known)))
     often = (one.layer for one in layers if one.other > OTHER_EXPERTS * one.sets)
     first = (
         (pair.number, experts.first_token + experts.first[0], experts.first[1])

@@ -15,6 +15,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from msgspec import Struct
 
 from firstdrift.errors import RolloutUnreadableError
+from firstdrift.groups import firsts, not_in, seconds
 from firstdrift.rollout.fields import GROUPS, IDS, STEP, digest
 from firstdrift.rollout.sequences import TokenSequence
 from firstdrift.wording.message import Message
@@ -73,8 +74,8 @@ def _paired(
     return Pairing(
         by,
         pairs,
-        tuple(_without(range(len(rollout)), [one for one, _ in pairs])),
-        tuple(_without(range(len(trainer)), [one for _, one in pairs])),
+        tuple(_without(range(len(rollout)), firsts(pairs))),
+        tuple(_without(range(len(trainer)), seconds(pairs))),
     )
 
 
@@ -113,15 +114,15 @@ def _within_names(
     for ours, theirs in groups.values():
         same = [] if tokens is None else list(_same(ours, theirs, rollout, trainer, tokens))
         yield from same
-        left = _without(ours, [one for one, _ in same])
-        others = _without(theirs, [one for _, one in same])
+        left = _without(ours, firsts(same))
+        others = _without(theirs, seconds(same))
         if len(left) == len(others) and (len(left) == 1 or tokens is None):
             yield from zip(left, others, strict=True)
 
 
 def _without(places: Iterable[int], taken: Iterable[int]) -> list[int]:
     gone = set(taken)
-    return [place for place in places if place not in gone]
+    return not_in(places, gone)
 
 
 def _same(

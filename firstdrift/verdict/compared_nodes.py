@@ -24,6 +24,7 @@ from math import prod
 
 from msgspec import Struct
 
+from firstdrift.groups import not_in
 from firstdrift.matching.implementations.boundaries import is_other_quantity
 from firstdrift.matching.plan import ToCompare
 from firstdrift.model.node import Direction, NodeKind
@@ -129,7 +130,7 @@ def _missed(evidence: Evidence, there: ToCompare, seen: _Seen, compared: set[str
             continue
         if row.kind is NodeKind.API and _is_told_by_module(row, evidence.rows, compared):
             continue
-        yield from (name for name in row.golden if name not in aside)
+        yield from not_in(row.golden, aside)
 
 
 def _sides_that_talk(communications: Sequence[TreeRow]) -> int:

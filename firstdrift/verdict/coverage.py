@@ -6,6 +6,7 @@ from typing import Self
 
 from msgspec import Struct
 
+from firstdrift.groups import known
 from firstdrift.verdict.fixed_thresholds import LEAST_COVERED
 from firstdrift.wording.message import Message
 
@@ -79,7 +80,7 @@ class Coverage(Tally, frozen=True):
         )
 
 
-def whole_coverage(known: Sequence[Coverage | None]) -> Coverage | None:
+def whole_coverage(slices: Sequence[Coverage | None]) -> Coverage | None:
     """Add up what was compared of all slices; None if it is not known of one."""
-    told = [one for one in known if one is not None]
-    return sum(told, Coverage()) if told and len(told) == len(known) else None
+    told = known(slices)
+    return sum(told, Coverage()) if told and len(told) == len(slices) else None

@@ -278,11 +278,11 @@ class Evidence:
         pair = self.errors[row.index].output_pair
         if not names or pair is None:
             return ()
-        rows = [row, *(self.rows_by_name[name] for name in names if name in self.rows_by_name)]
-        known = [term for term in map(self._output, rows) if term is not None]
-        if len(known) < len(rows) or len(known) == 1:
+        rows = [row, *known(map(self.rows_by_name.get, names))]
+        outputs = known(map(self._output, rows))
+        if len(outputs) < len(rows) or len(outputs) == 1:
             return ()
-        total, *terms = known
+        total, *terms = outputs
         adds_up = is_sum(total.side, [term.side for term in terms], self.unit_of(pair, roundoff))
         return tuple(terms) if adds_up else ()
 

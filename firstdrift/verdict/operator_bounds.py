@@ -8,6 +8,7 @@ from collections.abc import Iterable
 
 from msgspec.structs import replace
 
+from firstdrift.groups import known
 from firstdrift.matching.plan import TensorPair
 from firstdrift.metrics.masks import ZERO_FOR_SOFTMAX
 from firstdrift.metrics.measurement import Measurement, MeasurementKind, SideSummary
@@ -128,8 +129,7 @@ def evidence_pairs(evidence: Evidence, error: RowErrors, *roles: Role) -> list[i
 def _values(
     evidence: Evidence, pairs: Iterable[int], roundoff: float, lowest: float = -LOWEST_VALUES.value
 ) -> list[Value]:
-    known = (_value(evidence, pair, roundoff, lowest) for pair in pairs)
-    return [value for value in known if value is not None]
+    return known(_value(evidence, pair, roundoff, lowest) for pair in pairs)
 
 
 def _value(

@@ -21,6 +21,7 @@ from typing import TypeAlias
 
 from msgspec import Struct
 
+from firstdrift.groups import firsts, known, seconds
 from firstdrift.matching.plan import Joining, SlicePlan, TensorPair
 from firstdrift.metrics.measurement import Measurement, MeasurementKind, SideSummary
 from firstdrift.model.node import Direction, NodeKind
@@ -179,7 +180,7 @@ class _Search:
                 sizes[step, label].append((golden_rows, target_rows))
         alone = {self._step(self.rows[index]) for index in self.experts if self.rows[index].match is None}
         for (step, _), each in sizes.items():
-            totals = {sum(golden for golden, _ in each), sum(target for _, target in each)}
+            totals = {sum(firsts(each)), sum(seconds(each))}
             others = step in renumbered or any(golden != target for golden, target in each)
             if step in shown and (step in alone or (others and len(totals) == 1)):
                 order, index = shown[step]
@@ -296,10 +297,9 @@ def _are_numbered_otherwise(row: TreeRow) -> bool:
     """Tell whether an expert is held against one of another number in a list of the same name."""
     if not (row.golden and row.target):
         return False
-    sides = [numbered_expert(side[0]) for side in (row.golden, row.target)]
-    known = [match for match in sides if match is not None]
-    before = {match.string[: match.start("number")] for match in known}
-    return len(known) == 2 and len(before) == 1 and known[0]["number"] != known[1]["number"]  # noqa: PLR2004
+    found = known(numbered_expert(side[0]) for side in (row.golden, row.target))
+    before = {match.string[: match.start("number")] for match in found}
+    return len(found) == 2 and len(before) == 1 and found[0]["number"] != found[1]["number"]  # noqa: PLR2004
 
 
 def _whole(rows: int, tokens: int, experts: int) -> int | None:

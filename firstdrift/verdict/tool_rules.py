@@ -22,7 +22,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final, NamedTuple, TypeAlias
 
-from firstdrift.groups import known
+from firstdrift.groups import firsts, known, seconds
 from firstdrift.matching.plan import SlicePlan, TensorPair
 from firstdrift.metrics.measurement import Measurement, MeasurementKind, PairErrors, SideSummary
 from firstdrift.model.tensor import Role, is_floating
@@ -111,8 +111,8 @@ def _judged(
     pair: TensorPair, measured: Measurement, error: PairError, reasons: list[tuple[Verdict, Message]]
 ) -> PairJudgement:
     if reasons:
-        worst = max((verdict for verdict, _ in reasons), key=lambda verdict: verdict.severity)
-        return PairJudgement(worst, error.value, tuple(reason for _, reason in reasons))
+        worst = max(firsts(reasons), key=lambda verdict: verdict.severity)
+        return PairJudgement(worst, error.value, tuple(seconds(reasons)))
     if measured.kind is MeasurementKind.INCOMPARABLE:
         return PairJudgement(Verdict.INCOMPARABLE, None, (why_incomparable(pair, measured),))
     return PairJudgement(Verdict.PASS, error.value)

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+from firstdrift.groups import not_in
 from firstdrift_frontend import STATIC
 
 MEDIA_TYPES = {
@@ -64,7 +65,7 @@ def modules(script: str) -> tuple[str, ...]:
     for name in needed:
         found = _IMPORT.findall(_files()[name].read_text("utf-8"))
         paths = (posixpath.normpath(posixpath.join(posixpath.dirname(name), path)) for path in found)
-        needed += [path for path in dict.fromkeys(paths) if path not in needed]
+        needed += not_in(dict.fromkeys(paths), needed)
     return tuple(needed)
 
 

@@ -17,6 +17,7 @@ from firstdrift.catalogue.jobs.queue import finish_job
 from firstdrift.comparison.clock import Clock
 from firstdrift.comparison.session import ComparisonSession
 from firstdrift.comparison.stages import left_over, plan_slices, without_noise
+from firstdrift.groups import firsts, seconds
 from firstdrift.model.slice import Dump, Slice, SliceListing
 from firstdrift.verdict.judgement import Counts, Findings
 from firstdrift.wording.message import Message
@@ -46,8 +47,8 @@ def compare_dumps(work: Work, comparison_id: int, measurer: Measurer) -> None:
         pairing = plan_slices(golden.dump, target.dump, comparison.options, _look_at(work, golden, target))
         if comparison.options.baseline is not None:
             without_noise(pairing, baseline)
-        golden = with_merged(work, golden, [one for one, _ in pairing.pairs])
-        target = with_merged(work, target, [other for _, other in pairing.pairs])
+        golden = with_merged(work, golden, firsts(pairing.pairs))
+        target = with_merged(work, target, seconds(pairing.pairs))
         pair = DumpPair(golden, target, pairing)
     with work.writing() as session:
         results.start_results(session, comparison_id, golden.id, target.id, pair.pairing)

@@ -15,6 +15,7 @@ from firstdrift.comparison.clock import Clock
 from firstdrift.comparison.report import SliceResult
 from firstdrift.comparison.session import Planned, without_details
 from firstdrift.comparison.stages import count_unreadable, plan_slice
+from firstdrift.groups import not_in
 from firstdrift.matching.plan import SlicePairing, SlicePlan, TensorPair
 from firstdrift.metrics.measurement import Measurement, MeasurementKind
 from firstdrift.model.slice import Coordinates, Slice
@@ -103,7 +104,7 @@ class CatalogueStorage:
         ids = self._slice_ids[position]
         keys = results.pair_keys(plan.pairs)
         measured = self._measured_before(ids, plan, keys)
-        new = [index for index in range(len(plan.pairs)) if index not in measured]
+        new = not_in(range(len(plan.pairs)), measured)
         bytes_here = sum(plan.pairs[index].data_bytes for index in new)
         bytes_to_come = bytes_here * (len(self._slice_ids) - position)
         left = len(new)

@@ -41,6 +41,7 @@ from firstdrift.comparison.report import DumpSummary, SliceResult
 from firstdrift.comparison.session import Planned, without_details
 from firstdrift.comparison.stages import count_unreadable
 from firstdrift.errors import JobLostError
+from firstdrift.groups import firsts
 from firstdrift.matching.plan import Messages, SlicePairing, SlicePlan, TensorPair
 from firstdrift.metrics.measurement import Measurement
 from firstdrift.model.slice import RECORDED_ORDER, Coordinates, Dump, Slice
@@ -420,7 +421,7 @@ def _place_columns(plan: SlicePlan, slices: tuple[Slice, Slice]) -> dict[str, li
     for side, read in zip(("golden", "target"), slices, strict=True):
         places = _positions(read)
         found = [places[getattr(pair, f"{side}_node"), getattr(pair, side).label] for pair in plan.pairs]
-        columns[f"{side}_order"] = [order for order, _ in found]
+        columns[f"{side}_order"] = firsts(found)
         columns[f"{side}_position"] = [position for _, position in found]
     return columns
 

@@ -24,6 +24,7 @@ from firstdrift.comparison.clock import Clock
 from firstdrift.comparison.in_memory import KeptResults
 from firstdrift.comparison.report import Options, SliceResult
 from firstdrift.comparison.session import ComparisonSession, Planned, in_time
+from firstdrift.groups import firsts
 from firstdrift.matching.plan import SlicePlan
 from firstdrift.metrics.measurement import Measurement, MeasurementKind
 from firstdrift.verdict.findings import conclude
@@ -145,7 +146,7 @@ def try_rules(
     findings_after = trial.conclude()
     tallies = list(storage.tallies())
     return Trial(
-        before=sum((one for one, _ in tallies), Tally()),
+        before=sum(firsts(tallies), Tally()),
         after=sum((other for _, other in tallies), Tally()),
         of_slice=next(iter(tallies), (Tally(), Tally())),
         findings_before=comparison.findings or conclude(list(known.values())),

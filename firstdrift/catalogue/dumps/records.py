@@ -17,7 +17,7 @@ from firstdrift.catalogue.bulk import columns_of, insert_in_batches
 from firstdrift.catalogue.lookup import added, mentions, record_of, required
 from firstdrift.catalogue.tables import DumpEntry, NodeEntry, SliceEntry, TensorEntry
 from firstdrift.errors import DumpNotFoundError
-from firstdrift.groups import fields_of, gathered
+from firstdrift.groups import fields_of, gathered, not_in
 from firstdrift.model.node import Node
 from firstdrift.model.slice import (
     RECORDED_ORDER,
@@ -181,7 +181,7 @@ def add_merged_slices(session: Session, dump_id: int, listings: Iterable[SliceLi
     here = SliceEntry.dump_id == dump_id
     known = set(session.scalars(select(SliceEntry.merged).where(here, SliceEntry.merged.is_not(None))))
     last = session.scalar(select(func.max(SliceEntry.position)).where(here)) or 0
-    new = [listing for listing in listings if listing not in known]
+    new = not_in(listings, known)
     session.add_all(
         _slice_entry(dump_id, position, listing, merged=listing)
         for position, listing in enumerate(new, last + 1)

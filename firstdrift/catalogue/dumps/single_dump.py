@@ -26,6 +26,7 @@ from firstdrift.catalogue.comparisons.outline import (
 from firstdrift.catalogue.dumps.records import get_slice, load_bare_nodes, tensor_record
 from firstdrift.catalogue.tables import ComputedEntry, NodeEntry, SliceEntry, TensorEntry, computed_of
 from firstdrift.comparison.single_dump import TensorView, view_recorded
+from firstdrift.groups import firsts, seconds
 from firstdrift.metrics.measurement import SideSummary
 from firstdrift.model.node import Node
 from firstdrift.model.slice import Coordinates
@@ -86,8 +87,8 @@ def add_computed(session: Session, slice_id: int, found: Mapping[Place, TensorVi
         session,
         ComputedEntry,
         {
-            "node": [node for node, _ in found],
-            "position": [position for _, position in found],
+            "node": firsts(found),
+            "position": seconds(found),
             "summary": [view.values for view in found.values()],
             "problem": [view.problem for view in found.values()],
         },

@@ -27,7 +27,7 @@ from firstdrift.dumps.storage.bounds import Bounds
 from firstdrift.dumps.storage.folders import printable, refusals_in
 from firstdrift.dumps.storage.table import bad_rows, parse_table
 from firstdrift.dumps.storage.tensor_data import records_of_file
-from firstdrift.groups import known
+from firstdrift.groups import known, seconds
 from firstdrift.model.tensor import Role, Statistics, TensorRecord
 from firstdrift.wording.message import Message
 
@@ -97,7 +97,7 @@ def keys_of_rows(rows: Sequence[StatisticsRow]) -> tuple[list[str], Message | No
     """Name the tensors of rows without files: their index, "0#1" for the next of the same index."""
     earlier = list(counted(rows, lambda row: (row.role, row.index)))
     keys = [numbered(row.index, occurrence) for row, occurrence in earlier]
-    return keys, Message.of("dumps.msit.index_twice") if any(again for _, again in earlier) else None
+    return keys, Message.of("dumps.msit.index_twice") if any(seconds(earlier)) else None
 
 
 def _period(rows: Sequence[StatisticsRow]) -> int:

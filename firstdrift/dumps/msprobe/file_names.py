@@ -20,7 +20,7 @@ from msgspec import Struct
 from firstdrift.dumps.execution_order import children_of, finish_order, natural_key, value_flows
 from firstdrift.dumps.msprobe.tree import Construct, repair_parents
 from firstdrift.dumps.nodes import call_node
-from firstdrift.groups import gathered, known, positions
+from firstdrift.groups import gathered, known, not_in, positions
 from firstdrift.model.names import NameParts, parse_name, with_direction
 from firstdrift.model.node import Node
 from firstdrift.model.tensor import Role, TensorRecord
@@ -212,7 +212,7 @@ def _first_places(
 
 def _first_place(places: Mapping[str, int], values: Iterable[str]) -> int | None:
     """Return the first place of some values, as far as they have one."""
-    return min((places[value] for value in values if value in places), default=None)
+    return min(known(map(places.get, values)), default=None)
 
 
 def telling_values(records: Iterable[TensorRecord], role: Role) -> list[str]:
@@ -235,7 +235,7 @@ def _sort_keys(
     keys = {name: (0, at, 0) for at, name in enumerate(order)}
     keys |= {name: (0, *time) for name, time in times.items()}
     keys |= {name: (1, 2 * at, 0) for at, name in enumerate(backward_order)}
-    for name in [name for name in parts if name not in keys]:
+    for name in not_in(parts, keys):
         forward = with_direction(name, "forward")
         at, later = times.get(forward, (len(order), 0))
         around = with_direction(parents.get(forward) or "", "backward")

@@ -16,6 +16,7 @@ from msgspec import Struct
 from firstdrift.dumps.storage.folders import file_unreadable
 from firstdrift.errors import DumpUnreadableError
 from firstdrift.files import TooLargeError, read_regular
+from firstdrift.groups import firsts
 from firstdrift.wording.message import Message
 
 LARGEST_FILE: Final = 512 * 2**20
@@ -108,7 +109,7 @@ def parse_json(text: str) -> JsonFile:
     def as_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         found = dict(pairs)
         if len(found) != len(pairs):
-            counts = Counter(key for key, _ in pairs)
+            counts = Counter(firsts(pairs))
             repeated.extend(key for key, count in counts.items() if count > 1)
         return found
 

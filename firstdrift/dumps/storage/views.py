@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Final
 
 from firstdrift.errors import TensorUnreadableError
+from firstdrift.groups import seconds
 from firstdrift.model.tensor import DataLocation, ViewStep
 from firstdrift.wording.message import Message
 
@@ -84,7 +85,7 @@ def widened(array: "Array") -> "Array":
 def _rows(array: "Array", step: ViewStep, _: "Load") -> "Array":
     runs = list(zip(step.numbers[::2], step.numbers[1::2], strict=True))
     are_inside = all(0 <= first <= first + count <= len(array) for first, count in runs)
-    if not are_inside or sum(count for _, count in runs) > len(array):
+    if not are_inside or sum(seconds(runs)) > len(array):
         raise IndexError(step.numbers)
     taken: Array = array.take([row for first, count in runs for row in range(first, first + count)], axis=0)
     return taken

@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 from msgspec import Struct
 
 from firstdrift.dumps.containers.contents import DamagedError
-from firstdrift.groups import gathered
+from firstdrift.groups import firsts, gathered
 from firstdrift.model.node import Source
 from firstdrift.operators.properties import hands_on, is_given, passes_on, transposes
 from firstdrift.wording.message import Message
@@ -68,7 +68,7 @@ class GraphOperator(Struct, frozen=True):
     @property
     def fx_nodes(self) -> list[str]:
         """The nodes of the FX graph whose outputs it gives."""
-        return [node for node, _ in self.fx_outputs.values()]
+        return firsts(self.fx_outputs.values())
 
 
 class Graph(Struct, frozen=True):
@@ -127,7 +127,7 @@ class Graph(Struct, frozen=True):
     def _taken(self, operators: list[GraphOperator], dumped: int) -> list[Input]:
         """Say of each dumped input which operator takes it, and as which input."""
         outer = _taken_from_outside(operators)
-        takers = [taker for taker, _ in outer]
+        takers = firsts(outer)
         if len(operators) == 1 or len(outer) == dumped:
             return takers[:dumped]
         by_tensor = gathered((tensor, taker) for taker, tensor in outer)

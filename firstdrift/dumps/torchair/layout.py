@@ -20,7 +20,7 @@ from msgspec.structs import replace
 
 from firstdrift.dumps.storage.bounds import Bounds
 from firstdrift.dumps.storage.folders import files_in, folder_entries, search_folders, sub_folders
-from firstdrift.groups import gathered
+from firstdrift.groups import gathered, not_in
 from firstdrift.model.slice import Coordinates
 
 GRAPH_TEXT = re.compile(
@@ -194,7 +194,7 @@ def _complete(runs: list[Run], side: Side) -> Iterable[Run]:
     if side is Side.GE:
         return _with_devices(runs) if all(run.rank is None for run in runs) else runs
     old = [run for run in runs if _OLD_FX.fullmatch(run.folder.name)]
-    return [*(run for run in runs if run not in old), *_with_numbers(old)]
+    return [*not_in(runs, old), *_with_numbers(old)]
 
 
 def _with_devices(runs: list[Run]) -> list[Run]:

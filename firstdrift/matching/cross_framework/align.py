@@ -18,6 +18,7 @@ from typing import Final, TypeAlias
 
 from msgspec import Struct
 
+from firstdrift.groups import firsts, seconds
 from firstdrift.matching.cross_framework.layer_ops import Layer, Line, Op, first_input
 from firstdrift.matching.cross_framework.layer_variants import layer_variants
 from firstdrift.matching.cross_framework.thresholds import (
@@ -151,8 +152,8 @@ def align_ops(trees: Trees, golden: Sequence[Op], target: Sequence[Op]) -> list[
         return _align_in_order(trees, with_experts(trees[0], golden), with_experts(trees[1], target))
     experts = _align_variants(trees, apart[0].ways, apart[1].ways)
     rest = (
-        apart[0].rest(golden, (op for op, _ in experts)),
-        apart[1].rest(target, (op for _, op in experts)),
+        apart[0].rest(golden, firsts(experts)),
+        apart[1].rest(target, seconds(experts)),
     )
     return _align_in_order(trees, *rest) + experts
 

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from math import fsum, isfinite, log, prod, sqrt
 
+from firstdrift.groups import firsts
 from firstdrift.matching.cross_framework.thresholds import SAME_WEIGHT
 from firstdrift.matching.tree import SliceTree
 from firstdrift.model.node import Node
@@ -51,7 +52,7 @@ def _sum_of(nodes: Iterable[Node]) -> Sum | None:
     parts = [_norm_of(record) for record in records if is_floating(record.dtype)]
     if not parts or any(norm <= 0 for _, norm in parts):
         return None
-    return sum(size for size, _ in parts), sqrt(fsum(norm * norm for _, norm in parts))
+    return sum(firsts(parts)), sqrt(fsum(norm * norm for _, norm in parts))
 
 
 @lru_cache(maxsize=1 << 14)

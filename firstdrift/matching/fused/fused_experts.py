@@ -17,6 +17,7 @@ from typing import NamedTuple, TypeAlias
 from msgspec import Struct
 from msgspec.structs import replace
 
+from firstdrift.groups import not_in
 from firstdrift.matching.cross_framework.layer_ops import Layer, Op, first_output
 from firstdrift.matching.fused.find_fused import parts_of_one
 from firstdrift.matching.fused.joined_tensors import golden_first
@@ -152,7 +153,7 @@ def _ways(tree: SliceTree, ops: Sequence[Op], places: Mapping[int, _Place]) -> W
     both = _side_by_side(tree, columns)
     # What may lie side by side does not depend on one another: it stands together, whatever ran between.
     at = min(map(columns.index, both), default=0)
-    before, after = columns[:at], [column for column in columns[at:] if column not in both]
+    before, after = columns[:at], not_in(columns[at:], both)
     apart = list(map(_whole, (*before, *both, *after)))
     return [apart, [*apart[:at], _whole(*both), *apart[at + len(both) :]]] if both else [apart]
 

@@ -15,7 +15,7 @@ from typing import Final, TypeAlias, TypeVar
 from msgspec import Struct
 from msgspec.structs import replace
 
-from firstdrift.groups import known
+from firstdrift.groups import firsts, known
 from firstdrift.matching.fused.thresholds import NAMED_EXPERTS
 from firstdrift.matching.plan import Joining, Messages, TensorPair
 from firstdrift.matching.tensors import TensorPairing, relate_shapes
@@ -68,7 +68,7 @@ def join_rows(parts: Sequence[TensorRecord], columns: int = 1) -> TensorRecord |
     Parts are those of all experts that lie in the first column, then those of the second.
     """
     sizes = [(prod(part.shape[:-1]), part.shape[-1]) for part in parts if part.shape]
-    rows = [count for count, _ in sizes[: len(parts) // columns]]
+    rows = firsts(sizes[: len(parts) // columns])
     if len(sizes) < len(parts) or sizes != [(count, sizes[0][1]) for count in rows] * columns:
         return None
     return replace(join_records(parts, 0), shape=(sum(rows), columns * sizes[0][1]))

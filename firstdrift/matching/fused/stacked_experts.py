@@ -19,6 +19,7 @@ from typing import TypeAlias
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from firstdrift.groups import firsts, seconds
 from firstdrift.matching.fused.joined_tensors import (
     Tensor,
     golden_first,
@@ -171,8 +172,8 @@ class _Stacks:
         self.matches, self.tensors, self.first_new = matches, tensors, len(matches)
         compared = [_places(pair) for pair in tensors.pairs if pair.incomparable is None]
         rows = _rows(match.golden for match in matches), _rows(match.target for match in matches)
-        self.golden = _Side(golden, rows[0], {place for place, _ in compared}, tensors.unmatched_golden)
-        self.target = _Side(target, rows[1], {place for _, place in compared}, tensors.unmatched_target)
+        self.golden = _Side(golden, rows[0], set(firsts(compared)), tensors.unmatched_golden)
+        self.target = _Side(target, rows[1], set(seconds(compared)), tensors.unmatched_target)
 
     def pair(
         self, wholes: Mapping[str, _List], parts: Mapping[str, _List], *, parts_are_golden: bool

@@ -46,7 +46,7 @@ def with_boundaries(pairs: Sequence[TensorPair]) -> list[TensorPair]:
     of_target = grouped(inputs, lambda pair: value_key(pair.target))
     for takers in (of_golden, of_target):
         takers.pop(None, None)
-    given = grouped((pair for pair in pairs if _tells_of_weights(pair)), lambda pair: pair.match)
+    given = grouped(filter(_tells_of_weights, pairs), lambda pair: pair.match)
     return [
         _apart(pair, IN_OTHER_FORM)
         if _is_in_other_form(pair, given.get(pair.match, ()))

@@ -12,6 +12,7 @@ from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 
 from msgspec.structs import replace
 
+from firstdrift.groups import not_in
 from firstdrift.model.node import Direction, Node, NodeKind
 
 _PREFIX = "container:"
@@ -37,7 +38,7 @@ def _unrecorded(nodes: Sequence[Node], recorded: Container[str]) -> list[list[st
     """Return for each module the paths between it and the one around it that nobody recorded."""
     paths = {node.name: node.path for node in nodes}
     between = (_around(node.path, paths.get(node.parent or "", "")) for node in nodes)
-    return [[path for path in of_node if path not in recorded] for of_node in between]
+    return [not_in(of_node, recorded) for of_node in between]
 
 
 def _around(path: str, above: str) -> list[str]:

@@ -13,7 +13,7 @@ from typing import Final, TypeAlias, TypeVar
 
 from msgspec import Struct
 
-from firstdrift.groups import known
+from firstdrift.groups import known, seconds
 from firstdrift.matching.implementations.thresholds import MAJORITY
 from firstdrift.matching.pairing import Nodes
 from firstdrift.matching.structure.sequence_alignment import Pair
@@ -94,7 +94,7 @@ def by_majority(layers: Sequence[LayerPair], matches: Iterable[Nodes]) -> list[t
         Each match with whether most layers have it; no node is in two of them.
     """
     voted = _voted(layers, matches)
-    elected = _elected(layers, Counter(known(places for _, places in voted)))
+    elected = _elected(layers, Counter(known(seconds(voted))))
     everywhere = known(layer.nodes(places) for places in elected for layer in layers)
     settled = [set(chain.from_iterable(side)) for side in zip(*elected, strict=True)] or [set(), set()]
     others = (nodes for nodes, places in voted if places is None or _are_apart(places, settled))

@@ -13,6 +13,7 @@ from collections.abc import Container, Iterable
 from msgspec import Struct
 from msgspec.structs import replace
 
+from firstdrift.groups import seconds
 from firstdrift.matching.implementations.containers import with_containers
 from firstdrift.matching.implementations.thresholds import LEAST_LEAVES, SAME_CLASSES, SAME_CODE
 from firstdrift.matching.tree import SliceTree, holds_gradients, is_operator
@@ -42,7 +43,7 @@ def are_other_implementations(golden: SliceTree, target: SliceTree) -> bool:
     """
     leaves = _by_name(golden), _by_name(target)
     fewest = min(sum(side.values()) for side in leaves)
-    told = [any(class_name for _, class_name in side) for side in leaves]
+    told = [any(seconds(side)) for side in leaves]
     if fewest < LEAST_LEAVES or not all(told) or _were_renamed(golden, target):
         return False
     return (leaves[0] & leaves[1]).total() < SAME_CODE * fewest

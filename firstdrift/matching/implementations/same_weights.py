@@ -10,7 +10,7 @@ target   conv1 ══ bn1 ══ relu ── conv2                     ══ bn
 from collections.abc import Callable, Hashable, Iterator
 from itertools import pairwise
 
-from firstdrift.groups import alone
+from firstdrift.groups import alone, positions
 from firstdrift.matching.cross_framework.layer_ops import value_key
 from firstdrift.matching.cross_framework.weights import weight_keys
 from firstdrift.matching.implementations.same_names import of_one_key
@@ -36,7 +36,7 @@ def same_shapes(inner: Pairing) -> Iterator[Pair]:
 def between_matches(inner: Pairing) -> Iterator[Pair]:
     """Yield the free modules that alone do something between two modules that are the same in both runs."""
     golden, target = _leaves(inner.golden), _leaves(inner.target)
-    places = {node: place for place, node in enumerate(target)}
+    places = positions(target)
     matched = [(at, inner.partners.get(node)) for at, node in enumerate(golden)]
     anchors = [(at, places[to]) for at, to in matched if to in places]
     for (first, start), (last, end) in pairwise([(-1, -1), *anchors, (len(golden), len(target))]):

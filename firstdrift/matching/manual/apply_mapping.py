@@ -14,7 +14,7 @@ from functools import partial
 from itertools import chain
 from typing import Final, TypeAlias
 
-from firstdrift.groups import grouped, known
+from firstdrift.groups import firsts, grouped, known, seconds
 from firstdrift.matching.manual.applied import Applied
 from firstdrift.matching.manual.mapping import (
     TOP_LAYER,
@@ -282,7 +282,7 @@ def _view_nodes(
 
 
 def _known_labels(items: Iterable[_Item]) -> tuple[str, ...]:
-    return tuple(known(label for _, label in items))
+    return tuple(known(seconds(items)))
 
 
 def _name_tensor(applied: Applied, pair: Pair, entry: MappingEntry) -> None:
@@ -380,10 +380,7 @@ def _split_type(name: str) -> tuple[str, str | None]:
 def _by_type(tree: SliceTree) -> dict[str, dict[int | None, list[int]]]:
     """Return the forward nodes of each type, by the number of the layer they are in."""
     types = grouped(_forward(tree), lambda entry: entry[1].type_name.rpartition(".")[2])
-    return {
-        name: grouped((index for index, _ in entries), partial(_layer, tree))
-        for name, entries in types.items()
-    }
+    return {name: grouped(firsts(entries), partial(_layer, tree)) for name, entries in types.items()}
 
 
 def _layer(tree: SliceTree, index: int) -> int | None:

@@ -36,7 +36,7 @@ def pair_said_views(
 
 def _tensors(node: Node, labels: Iterable[str]) -> list[TensorRecord]:
     held = {record.label: record for record in node.tensors}
-    return [held[label] for label in labels if label in held]
+    return known(map(held.get, labels))
 
 
 def _pair(

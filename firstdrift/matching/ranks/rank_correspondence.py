@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import islice, starmap
 from typing import Final
 
-from firstdrift.groups import grouped, known
+from firstdrift.groups import firsts, grouped, known
 from firstdrift.matching.ranks.partial_dump import shard
 from firstdrift.matching.ranks.thresholds import (
     LEAST_COPIES,
@@ -104,7 +104,7 @@ def _chunks(dumped: Slice) -> set[str]:
     """Return the numbers of the chunks of layers that a rank of a virtual pipeline has: 0.model, 1.model."""
     found = {node.path.partition(".")[::2] for node in dumped.nodes if _CHUNK.match(node.path)}
     tops = {rest.partition(".")[0] for _, rest in found}
-    return {number for number, _ in found} if len(tops) == 1 and not tops.pop().isdigit() else set()
+    return set(firsts(found)) if len(tops) == 1 and not tops.pop().isdigit() else set()
 
 
 def _are_laid_out_alike(one: Slice, other: Slice) -> bool:

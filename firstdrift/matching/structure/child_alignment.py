@@ -16,7 +16,7 @@ from typing import Final, TypeAlias
 
 from msgspec import Struct
 
-from firstdrift.groups import grouped, positions
+from firstdrift.groups import firsts, grouped, positions, seconds
 from firstdrift.matching.fused.find_fused import join_siblings
 from firstdrift.matching.pairing import Pairing
 from firstdrift.matching.plan import Origin
@@ -276,8 +276,8 @@ class _Siblings:
         """
         kinds = _kinds(self._work.golden, golden)
         left_over = (
-            _LeftOver(golden, kinds, {left for left, _ in pairs}),
-            _LeftOver(target, _kinds(self._work.target, target), {right for _, right in pairs}),
+            _LeftOver(golden, kinds, set(firsts(pairs))),
+            _LeftOver(target, _kinds(self._work.target, target), set(seconds(pairs))),
         )
         bounds = [(-1, -1), *pairs, (len(golden), len(target))]
         done = 0

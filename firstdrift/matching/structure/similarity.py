@@ -13,7 +13,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from firstdrift.groups import known
+from firstdrift.groups import firsts, known
 from firstdrift.matching.structure.statistics_similarity import (
     agreed,
     agreement,
@@ -198,7 +198,7 @@ class Evidence(Struct, frozen=True):
 def weighted_mean(likeness: Mapping[str, float | None], weights: Mapping[str, float]) -> float:
     """Return the mean of the likenesses that are known, each with its weight."""
     counted = [(weights[what], value) for what, value in likeness.items() if value is not None]
-    return sum(weight * value for weight, value in counted) / sum(weight for weight, _ in counted)
+    return sum(weight * value for weight, value in counted) / sum(firsts(counted))
 
 
 def shape_key(node: Node) -> Hashable:

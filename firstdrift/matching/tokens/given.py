@@ -17,7 +17,7 @@ from typing import TypeAlias
 
 from msgspec import Struct
 
-from firstdrift.groups import known
+from firstdrift.groups import firsts, known
 from firstdrift.matching.tokens.thresholds import (
     FEWEST_POSITIONS,
     IN_STEP,
@@ -207,7 +207,7 @@ def ways(recorded: Iterable[Recorded]) -> Iterator[Given]:
     if len(one.shape) > 1:
         length = one.shape[1]
         ends = Counter((*one.ids[::length], *one.ids[length - 1 :: length]))
-        for padding in sorted(token for token, _ in ends.most_common(MOST_PADDINGS)):
+        for padding in sorted(firsts(ends.most_common(MOST_PADDINGS))):
             yield _given(one, tuple(float(token != padding) for token in one.ids))
 
 

@@ -13,6 +13,7 @@ from typing import TypeAlias
 
 from msgspec.structs import replace
 
+from firstdrift.groups import not_in
 from firstdrift.matching.tokens.given import Given, Recorded, read_recorded, surest
 from firstdrift.matching.tokens.thresholds import MOST_PASSES
 from firstdrift.matching.tokens.tree import TokenTree
@@ -67,7 +68,7 @@ def _shared(held: Sequence[Held]) -> Iterator[tuple[set[int], set[int]]]:
 
 
 def _held(recorded: Sequence[Sequence[Recorded]]) -> list[Held]:
-    given = [_in_all(side) for side in recorded]
+    given = list(map(_in_all, recorded))
     held: list[Held] = [{}, {}]
     for side, one, nodes in zip(held, given, TokenTree().place(given), strict=True):
         for run, of_run in zip(one.runs, nodes, strict=True):
@@ -87,7 +88,7 @@ def _groups(together: Iterable[tuple[set[int], set[int]]]) -> Iterator[tuple[lis
     groups: list[tuple[set[int], set[int]]] = []
     for golden, target in together:
         touched = [one for one in groups if golden & one[0] or target & one[1]]
-        groups = [one for one in groups if one not in touched]
+        groups = not_in(groups, touched)
         groups.append(
             (golden.union(*(one[0] for one in touched)), target.union(*(one[1] for one in touched)))
         )

@@ -15,7 +15,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from firstdrift.dumps.storage.views import ROWS, SHAPED, SWAPPED
-from firstdrift.groups import known
+from firstdrift.groups import firsts, known
 from firstdrift.matching.implementations.views import rows_of, with_steps
 from firstdrift.matching.plan import Joining, TensorPair
 from firstdrift.matching.tokens.aligned import Aligned, Piece, aligned, as_they_lie
@@ -178,7 +178,7 @@ def common_rows(nodes: Nodes, slices: tuple[Slice, Slice]) -> CommonRows | None:
         nodes: those of both runs as they are compared.
         slices: the slices that they are of.
     """
-    ids = [token_values(side) for side in nodes]
+    ids = list(map(token_values, nodes))
     in_passes = any(dumped.listing.rows for dumped in slices)
     if None in ids or (ids[0] == ids[1] and not in_passes):
         return None
@@ -199,7 +199,7 @@ def _sequences(given: Given, pieces: Iterable[Piece], side: int) -> tuple[int, .
     """Return which sequence each piece is, if each is one as a whole on its side."""
     own = [(piece.runs[side], piece.count) for piece in pieces]
     is_whole = all(len(given.runs[run].ids) == count for run, count in own)
-    return tuple(run for run, _ in own) if is_whole else ()
+    return tuple(firsts(own)) if is_whole else ()
 
 
 def _taken(*records: TensorRecord) -> int:

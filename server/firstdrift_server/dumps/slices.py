@@ -1,7 +1,6 @@
 """Which dump, and which slice of it, a page is about."""
 
-from typing import Any
-
+from msgspec import Struct
 from sqlalchemy.orm import Session
 
 from firstdrift.catalogue.dumps.records import IndexedDump, IndexedSlice, get_dump, slices_of_dump
@@ -10,15 +9,20 @@ from firstdrift.wording.message import Message
 from firstdrift_server.parts.addresses import dump_address
 
 
-def dump_summary(dump: IndexedDump) -> dict[str, Any]:
+class DumpSummary(Struct, frozen=True):
+    """Which dump a page is about; its name are the last parts of its path."""
+
+    id: int
+    path: str
+    name: str
+    format: str
+    address: str
+
+
+def dump_summary(dump: IndexedDump) -> DumpSummary:
     """Say which dump a page is about."""
-    return {
-        "id": dump.id,
-        "path": str(dump.path),
-        "name": "/".join(dump.path.parts[-2:]).lstrip("/"),
-        "format": dump.format,
-        "address": dump_address(dump.id),
-    }
+    name = "/".join(dump.path.parts[-2:]).lstrip("/")
+    return DumpSummary(dump.id, str(dump.path), name, dump.format, dump_address(dump.id))
 
 
 def own_slices(session: Session, dump_id: int) -> tuple[IndexedSlice, ...]:

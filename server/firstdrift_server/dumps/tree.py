@@ -25,7 +25,7 @@ from firstdrift.verdict.judgement import NodeClass
 from firstdrift.wording.message import Message
 from firstdrift_server.context import Context
 from firstdrift_server.dumps.node import dump_node_view
-from firstdrift_server.dumps.slices import dump_summary, own_slices, slice_at
+from firstdrift_server.dumps.slices import DumpSummary, dump_summary, own_slices, slice_at
 from firstdrift_server.parts.addresses import dump_tree_address
 from firstdrift_server.parts.tree_row import row_of_tree
 from firstdrift_server.tree.rows import placed
@@ -86,7 +86,7 @@ class DumpTreePageView(TreePart, frozen=True, kw_only=True):
         overflow_count: number of nodes with NaN or infinities.
     """
 
-    dump: dict[str, Any]
+    dump: DumpSummary
     values: dict[str, int]
     overflow_count: int
     problems: list[Problem]

@@ -4,6 +4,8 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
+from msgspec import Struct
+from msgspec.structs import asdict
 from sqlalchemy.orm import Session
 
 from firstdrift.catalogue.dumps.jobs import last_job, newest_index
@@ -30,6 +32,26 @@ MOST_SLICES = 200
 
 MOST_LISTED = 500
 """So many nodes that overflow are listed, and so many problems."""
+
+
+class OverflowRow(Struct, frozen=True):
+    """A node that overflows, and where it is."""
+
+    slice: int
+    slice_name: Message
+    node: str
+    level: str
+    reason: Message
+    address: str
+
+
+class ProblemView(Struct, frozen=True):
+    """What is wrong with a file; of a problem of the whole dump there is no slice."""
+
+    slice: int | None
+    slice_name: Message | None
+    file: str
+    reason: Message
 
 
 def path_view(session: Session, context: Context, wanted: str) -> dict[str, Any]:
@@ -60,7 +82,7 @@ def dump_view(session: Session, context: Context, dump_id: int, *, check: bool =
     names = {known.position: known.coordinates.name() for known in slices}
     problems, problem_count = problems_of_dump(session, dump, slices, most=MOST_LISTED)
     return {
-        **dump_summary(dump),
+        **asdict(dump_summary(dump)),
         "evidence": list(dump.evidence),
         "attributes": dict(dump.attributes),
         "problems": [_problem(problem, names) for problem in problems],
@@ -88,7 +110,7 @@ def overflow_view(session: Session, context: Context, dump_id: int) -> dict[str,
 
     dump, slices = get_dump(session, dump_id), own_slices(session, dump_id)
     readable = [known for known in slices if known.nodes is not None]
-    found: list[dict[str, Any]] = []
+    found: list[OverflowRow] = []
     levels: Counter[str] = Counter()
     values: Counter[str] = Counter()
     for known in readable[:MOST_SLICES]:
@@ -96,17 +118,13 @@ def overflow_view(session: Session, context: Context, dump_id: int) -> dict[str,
         rows = {row.target[0]: row.index for row in tree.rows}
         values.update(known=tree.known, unknown=tree.unknown, unreadable=tree.unreadable)
         levels.update(each.level for each in tree.overflow)
-        found += [
-            {
-                "slice": known.position,
-                "slice_name": known.coordinates.name(),
-                "node": each.node,
-                "level": each.level,
-                "reason": each.reason,
-                "address": dump_tree_address(dump_id, known.position, row=rows[each.node]),
-            }
-            for each in tree.overflow
-        ]
+        for each in tree.overflow:
+            address = dump_tree_address(dump_id, known.position, row=rows[each.node])
+            found.append(
+                OverflowRow(
+                    known.position, known.coordinates.name(), each.node, each.level, each.reason, address
+                )
+            )
     return {
         "dump": dump_summary(dump),
         "overflow": found[:MOST_LISTED],
@@ -119,14 +137,9 @@ def overflow_view(session: Session, context: Context, dump_id: int) -> dict[str,
     }
 
 
-def _problem(problem: KnownProblem, names: Mapping[int, Message]) -> dict[str, Any]:
+def _problem(problem: KnownProblem, names: Mapping[int, Message]) -> ProblemView:
     at = problem.slice_position
-    return {
-        "slice": at,
-        "slice_name": None if at is None else names[at],
-        "file": problem.file,
-        "reason": problem.reason,
-    }
+    return ProblemView(at, None if at is None else names[at], problem.file, problem.reason)
 
 
 def _slice_view(dump_id: int, known: IndexedSlice) -> dict[str, Any]:

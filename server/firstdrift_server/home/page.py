@@ -4,6 +4,7 @@ from http import HTTPStatus
 from typing import Annotated
 
 from fastapi import APIRouter, Query, Request
+from msgspec.structs import replace
 from starlette.responses import RedirectResponse, Response
 
 from firstdrift_server.answers import answer
@@ -29,7 +30,7 @@ def home(  # noqa: PLR0913 (what the address may say)
     """Show a part; `deleted` and `removed` are what was just deleted, which can be taken back."""
     with context.reading() as session:
         view = home_view(session, context, Asked(show, q, sort, skip))
-    return answer(request, "home.html", view | {"deleted": deleted, "removed": removed})
+    return answer(request, "home.html", replace(view, deleted=deleted, removed=removed))
 
 
 @router.post("/uploaded/remove")

@@ -3,19 +3,19 @@
 from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
-from typing import Any
 from urllib.parse import parse_qsl
 
 from msgspec import Struct
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 from sqlalchemy.orm import Session
 
 from firstdrift.catalogue.comparisons.records import Order, count_uses, list_comparisons
 from firstdrift.catalogue.dumps.records import DumpOrder, IndexedDump, list_dumps
 from firstdrift.groups import positions
 from firstdrift_server.context import Context
+from firstdrift_server.dumps.slices import dump_summary
 from firstdrift_server.parts.addresses import query_of
-from firstdrift_server.parts.summary import comparison_summary, worker_view
+from firstdrift_server.parts.summary import ComparisonSummary, WorkerView, comparison_summary, worker_view
 from firstdrift_server.questions.folders import is_there
 from firstdrift_server.uploads.view import dump_view
 
@@ -76,6 +76,77 @@ class Asked(Struct, frozen=True):
         return f"/?{query_of(kept)}" if kept else "/"
 
 
+class DumpEntry(Struct, frozen=True):
+    """A dump that was read, in how many comparisons it is, and the addresses of new ones with it."""
+
+    id: int
+    address: str
+    path: str
+    name: str
+    format: str
+    slices: int
+    size: int | None
+    problems: int
+    indexed_at: datetime
+    comparisons: int
+    is_there: bool
+    golden: str
+    target: str
+    uses: str
+
+
+class UploadEntry(Struct, frozen=True):
+    """What was uploaded; `holds` are the dumps in a folder that is none itself."""
+
+    name: str
+    path: str
+    format: str | None
+    holds: list[str]
+    size: int | None
+    uploaded_at: datetime
+    golden: str
+    target: str
+    is_there: bool = True
+
+
+class Listed(Struct, frozen=True):
+    """What a page of a part lists, and whether there are more."""
+
+    is_live: bool = False
+    more: bool = False
+    comparisons: list[ComparisonSummary] = []
+    dumps: list[DumpEntry] = []
+    uploads: list[UploadEntry] = []
+
+
+class HomeView(Struct, frozen=True, kw_only=True):
+    """A part of the front page.
+
+    Attributes:
+        parts: the address of each part.
+        all: the address of the same part without a search.
+        deleted: the comparison that was just deleted, which can be taken back; likewise removed, an upload.
+    """
+
+    show: Part
+    text: str
+    sort: str
+    orders: list[str]
+    address: str
+    parts: dict[str, str]
+    all: str
+    next: str | None
+    previous: str | None
+    roots: list[Path]
+    worker: WorkerView
+    is_live: bool
+    comparisons: list[ComparisonSummary]
+    dumps: list[DumpEntry]
+    uploads: list[UploadEntry]
+    deleted: int | None = None
+    removed: str | None = None
+
+
 def address_after(view: str, **said: object) -> str:
     """Return the address of a view of the front page that a form was submitted from, and say what was done.
 
@@ -88,31 +159,34 @@ def address_after(view: str, **said: object) -> str:
     return f"/?{query_of(said)}" if said else "/"
 
 
-def home_view(session: Session, context: Context, asked: Asked) -> dict[str, Any]:
+def home_view(session: Session, context: Context, asked: Asked) -> HomeView:
     """Show a part of the front page: of a page with nothing on it (any more) the one before, or the first."""
-    view: dict[str, Any] = {}
+    listed = Listed()
     for skip in dict.fromkeys((asked.skip, max(0, asked.skip - PAGE), 0)):
         asked = replace(asked, skip=skip)
-        view = _dumps(session, context, asked) if asked.show is Part.DUMPS else _comparisons(session, asked)
-        if view.get("comparisons") or view.get("dumps"):
+        listed = _dumps(session, context, asked) if asked.show is Part.DUMPS else _comparisons(session, asked)
+        if listed.comparisons or listed.dumps:
             break
-    more = view.pop("more")
-    return view | {
-        "show": str(asked.show),
-        "text": asked.text,
-        "sort": str(asked.order),
-        "orders": list(map(str, ORDERS[asked.show])),
-        "address": asked.address(),
-        "parts": {str(part): Asked(part, asked.text).address() for part in Part},
-        "all": Asked(asked.show).address(),
-        "next": asked.address(skip=asked.skip + PAGE) if more else None,
-        "previous": asked.address(skip=max(0, asked.skip - PAGE)) if asked.skip else None,
-        "roots": context.settings.roots,
-        "worker": worker_view(session),
-    }
+    return HomeView(
+        show=asked.show,
+        text=asked.text,
+        sort=str(asked.order),
+        orders=list(map(str, ORDERS[asked.show])),
+        address=asked.address(),
+        parts={str(part): Asked(part, asked.text).address() for part in Part},
+        all=Asked(asked.show).address(),
+        next=asked.address(skip=asked.skip + PAGE) if listed.more else None,
+        previous=asked.address(skip=max(0, asked.skip - PAGE)) if asked.skip else None,
+        roots=list(context.settings.roots),
+        worker=worker_view(session),
+        is_live=listed.is_live,
+        comparisons=listed.comparisons,
+        dumps=listed.dumps,
+        uploads=listed.uploads,
+    )
 
 
-def _comparisons(session: Session, asked: Asked) -> dict[str, Any]:
+def _comparisons(session: Session, asked: Asked) -> Listed:
     deleted = asked.show is Part.BIN
     if asked.order == WORST:
         found = list_comparisons(session, text=asked.text, limit=MOST_WEIGHED)
@@ -131,10 +205,10 @@ def _comparisons(session: Session, asked: Asked) -> dict[str, Any]:
         summaries = [comparison_summary(session, comparison) for comparison in found]
     shown = summaries[:PAGE]
     is_live = not deleted and any(summary.job.is_open for summary in shown)
-    return {"comparisons": shown, "is_live": is_live, "more": len(summaries) > PAGE}
+    return Listed(is_live, len(summaries) > PAGE, comparisons=shown)
 
 
-def _dumps(session: Session, context: Context, asked: Asked) -> dict[str, Any]:
+def _dumps(session: Session, context: Context, asked: Asked) -> Listed:
     if asked.order == LARGEST:
         weighed = list_dumps(session, text=asked.text, limit=MOST_WEIGHED)
         found = tuple(sorted(weighed, key=lambda dump: -(_size(context, dump.path) or 0))[asked.skip :])
@@ -143,50 +217,46 @@ def _dumps(session: Session, context: Context, asked: Asked) -> dict[str, Any]:
         found = list_dumps(session, text=asked.text, order=order, skip=asked.skip, limit=PAGE + 1)
     uses = count_uses(session, [dump.path for dump in found[:PAGE]])
     uploads = [
-        _upload_view(context, path)
+        _upload_entry(context, path)
         for path in context.uploads.listed()
         if not asked.skip and all(word in path.name.lower() for word in asked.text.lower().split())
     ]
-    dumps = [_dump_view(context, dump, uses[dump.path]) for dump in found[:PAGE]]
-    waits = any(view["size"] is None and view["is_there"] for view in (*uploads, *dumps))
-    return {"dumps": dumps, "uploads": uploads, "is_live": waits, "more": len(found) > PAGE}
+    dumps = [_dump_entry(context, dump, uses[dump.path]) for dump in found[:PAGE]]
+    entries: list[UploadEntry | DumpEntry] = [*uploads, *dumps]
+    waits = any(entry.size is None and entry.is_there for entry in entries)
+    return Listed(waits, len(found) > PAGE, dumps=dumps, uploads=uploads)
 
 
 def _size(context: Context, path: Path) -> int | None:
     return context.sizes.get(path) if is_there(context.roots, path) else None
 
 
-def _dump_view(context: Context, dump: IndexedDump, uses: int) -> dict[str, Any]:
+def _dump_entry(context: Context, dump: IndexedDump, uses: int) -> DumpEntry:
     path = str(dump.path)
-    return {
-        "id": dump.id,
-        "address": f"/dumps/{dump.id}",
-        "path": path,
-        "name": "/".join(dump.path.parts[-2:]).lstrip("/"),
-        "format": dump.format,
-        "slices": dump.slices,
-        "size": _size(context, dump.path),
-        "problems": len(dump.problems),
-        "indexed_at": dump.indexed_at,
-        "comparisons": uses,
-        "is_there": is_there(context.roots, dump.path),
-        "golden": f"/new?{query_of({'golden': path})}",
-        "target": f"/new?{query_of({'target': path})}",
-        "uses": f"/?{query_of({'q': path})}",
-    }
+    return DumpEntry(
+        **asdict(dump_summary(dump)),
+        slices=dump.slices,
+        size=_size(context, dump.path),
+        problems=len(dump.problems),
+        indexed_at=dump.indexed_at,
+        comparisons=uses,
+        is_there=is_there(context.roots, dump.path),
+        golden=f"/new?{query_of({'golden': path})}",
+        target=f"/new?{query_of({'target': path})}",
+        uses=f"/?{query_of({'q': path})}",
+    )
 
 
-def _upload_view(context: Context, uploaded: Path) -> dict[str, Any]:
+def _upload_entry(context: Context, uploaded: Path) -> UploadEntry:
     dump = dump_view(context, uploaded)
-    path = dump["path"] if dump["format"] else str(uploaded)
-    return {
-        "name": uploaded.name,
-        "path": str(uploaded),
-        "format": dump["format"],
-        "holds": dump["holds"],
-        "size": _size(context, uploaded),
-        "is_there": True,
-        "uploaded_at": datetime.fromtimestamp(uploaded.lstat().st_mtime, UTC),
-        "golden": f"/new?{query_of({'golden': path} if dump['format'] else {'golden_at': path})}",
-        "target": f"/new?{query_of({'target': path} if dump['format'] else {'target_at': path})}",
-    }
+    path, side_at = (dump["path"], "{}") if dump["format"] else (str(uploaded), "{}_at")
+    return UploadEntry(
+        name=uploaded.name,
+        path=str(uploaded),
+        format=dump["format"],
+        holds=dump["holds"],
+        size=_size(context, uploaded),
+        uploaded_at=datetime.fromtimestamp(uploaded.lstat().st_mtime, UTC),
+        golden=f"/new?{query_of({side_at.format('golden'): path})}",
+        target=f"/new?{query_of({side_at.format('target'): path})}",
+    )

@@ -20,7 +20,7 @@ from firstdrift.catalogue.comparisons.slice_pairs import SliceLabel, get_slice_l
 from firstdrift.catalogue.comparisons.tree import Row, rows_at
 from firstdrift.catalogue.matches.match_sets import MatchSet
 from firstdrift.catalogue.tables import JobState
-from firstdrift.groups import known
+from firstdrift.groups import firsts, known
 from firstdrift.matching.manual.edits import Edit
 from firstdrift_server.context import Context
 from firstdrift_server.match.picking import SIDES, Picking, Side
@@ -283,4 +283,4 @@ def _called(session: Session, panes: Panes, side: Side, rows: Iterable[Row]) -> 
     others = [row.tree for row in rows if row.tree.target not in ((), row.tree.golden)]
     known = called(session, panes.pair.golden_slice_id, [name for tree in others for name in tree.golden])
     found = {tree.index: [known.get(name, (name, "")) for name in tree.golden] for tree in others}
-    return {index: (", ".join(label for label, _ in each), each[0][1]) for index, each in found.items()}
+    return {index: (", ".join(firsts(each)), each[0][1]) for index, each in found.items()}

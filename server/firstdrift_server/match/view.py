@@ -3,6 +3,7 @@
 The page needs no dump and no plan: these are loaded for suggestions and previews only.
 """
 
+from datetime import datetime
 from typing import Any
 
 from msgspec import Struct
@@ -141,6 +142,15 @@ def _picked_nodes(
     return nodes, {known[name].row for name in names if name in known}
 
 
+class Step(Struct, frozen=True):
+    """A version of a match set: what was done, and whether the version in force was made from it."""
+
+    version: int
+    says: Message
+    in_force: bool
+    at: datetime
+
+
 def state_view(session: Session, known: MatchSet, position: int) -> dict[str, Any]:
     """Say which version is in force, how far its results are, and what was done before."""
     said = {one.version: one.message() for one in known.versions}
@@ -148,12 +158,7 @@ def state_view(session: Session, known: MatchSet, position: int) -> dict[str, An
     in_force = {one.version for one in known.chain()}
     shown, since = shown_results(session, known)
     history = [
-        {
-            "version": one.version,
-            "says": said[one.version],
-            "in_force": one.version in in_force,
-            "at": one.made_at,
-        }
+        Step(one.version, said[one.version], one.version in in_force, one.made_at)
         for one in reversed(known.versions[-LATEST:])
     ]
     return {
