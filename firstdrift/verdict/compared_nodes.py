@@ -6,8 +6,8 @@ compared  embed ─ layers.0 ─ layers.1 ────────  lm_head
 golden    embed ─ layers.0 ─ layers.1 ─ norm ─ lm_head        1 of 5 nodes: not judged
 compared  ──────────────────────────────────── lm_head
 
-golden    lm_head                                             1 of 1 nodes, and nothing of the way to it, which
-target    embed ─ layers.0 ─ layers.1 ─ norm ─ lm_head        the target has: not judged
+golden    lm_head                                             1 of 1 nodes, nothing of the way to it:
+target    embed ─ layers.0 ─ layers.1 ─ norm ─ lm_head        not judged
 
 | a golden node                                                  | counts as                          |
 | -------------------------------------------------------------- | ---------------------------------- |
