@@ -71,4 +71,5 @@ def _with_logits(plan: SlicePlan, golden: Slice, target: Slice) -> SlicePlan:
         lambda node: node.name in names if names else runs_through_head(node.name),
         plan.unmatched_golden,
     )
-    return replace(plan, pairs=kept, to_compare=there)
+    alike = len({pair.target_node for pair in kept})
+    return replace(plan, pairs=kept, to_compare=replace(there, target_nodes=alike))

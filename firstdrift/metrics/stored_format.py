@@ -3,7 +3,7 @@
 numpy has no bfloat16, so that a bfloat16 model is often dumped as float32: healthy, but with the rounding
 of bfloat16. Such values end in zero bits.
 
-| format   | bits of float32 that are zero | unit roundoff |
+| format   | bits of float32 that are zero | one rounding  |
 | -------- | ----------------------------- | ------------- |
 | bfloat16 | 16                            | 2^-9          |
 | float16  | 13                            | 2^-11         |

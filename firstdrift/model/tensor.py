@@ -211,7 +211,9 @@ UNIT_ROUNDOFF: dict[str, float] = {
     f"{QUANTISED}float8_e4m3fn": 2.0**-4,
     f"{QUANTISED}float8_e5m2": 2.0**-3,
 }
-"""Largest relative error of rounding to nearest, by dtype (half the spacing at 1).
+"""The size of one rounding, in which errors are counted, by dtype: the largest relative error of rounding to
+nearest (half the spacing at 1). Of bfloat16 it is half of that, 2^-9 for 2^-8: the thresholds of the verdict
+were chosen with it, and near it lies the root mean square of such roundings.
 
 Whole numbers with a scale have no such limit: theirs is one step, relative to the largest of them, near
 which the root mean square of their errors lies for weights with some outliers.

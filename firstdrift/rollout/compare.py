@@ -209,11 +209,11 @@ def _pair(
     rollout: TokenSequence,
     trainer: TokenSequence,
     common: _Common,
-    known: tuple[Sequence[float | None], Sequence[Routed]],
+    shared: tuple[Sequence[float | None], Sequence[Routed]],
     options: RolloutOptions,
 ) -> SequencePair:
-    """Measure a sequence; what all of them show is `known`: scales by position, and what routing explains."""
-    scales, groups = known
+    """Measure a sequence; what all of them show is `shared`: scales by position, and what routing explains."""
+    scales, groups = shared
     statistics = measure(common.rollout, common.trainer, options.band)
     both = common.rollout, common.trainer
     out = noise.out_of_noise(*both, common.compared, scales, options.explained)
@@ -284,25 +284,25 @@ def _by_prompt(pairs: Sequence[SequencePair], options: RolloutOptions) -> tuple[
 
 
 def _experts(pairs: Sequence[SequencePair], groups: tuple[Routed, ...]) -> ExpertsReport | None:
-    known = [(pair, pair.experts) for pair in pairs if isinstance(pair.experts, ExpertsOfPair)]
+    routed_pairs = [(pair, pair.experts) for pair in pairs if isinstance(pair.experts, ExpertsOfPair)]
     reasons = Counter(pair.experts for pair in pairs if isinstance(pair.experts, Message))
-    if not known and not reasons:
+    if not routed_pairs and not reasons:
         return None
-    layers = tuple(_layers(seconds(known)))
+    layers = tuple(_layers(seconds(routed_pairs)))
     often = (one.layer for one in layers if one.other > OTHER_EXPERTS * one.sets)
     first = (
         (pair.number, experts.first_token + experts.first[0], experts.first[1])
-        for pair, experts in known
+        for pair, experts in routed_pairs
         if experts.first is not None
     )
     earliest = min(first, key=lambda one: one[1:], default=None)
     return ExpertsReport(layers, next(often, None), earliest, reasons, groups)
 
 
-def _layers(known: Iterable[ExpertsOfPair]) -> Iterator[LayerExperts]:
+def _layers(compared: Iterable[ExpertsOfPair]) -> Iterator[LayerExperts]:
     sets: Counter[int] = Counter()
     other: Counter[int] = Counter()
-    for experts in known:
+    for experts in compared:
         for layer, count in enumerate((~experts.equal).sum(axis=0).tolist()):
             sets[layer] += len(experts.equal)
             other[layer] += count

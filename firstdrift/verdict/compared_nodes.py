@@ -6,6 +6,9 @@ compared  embed ─ layers.0 ─ layers.1 ────────  lm_head
 golden    embed ─ layers.0 ─ layers.1 ─ norm ─ lm_head        1 of 5 nodes: not judged
 compared  ──────────────────────────────────── lm_head
 
+golden    lm_head                                             1 of 1 nodes, nothing of the way to it:
+target    embed ─ layers.0 ─ layers.1 ─ norm ─ lm_head        not judged
+
 | a golden node                                                  | counts as                          |
 | -------------------------------------------------------------- | ---------------------------------- |
 | an output of it was compared                                   | compared                           |
@@ -52,15 +55,18 @@ def coverage_of(evidence: Evidence) -> Coverage | None:
     }
     has_outputs = not tensors.isdisjoint(there.outputs)
     has_before = not has_outputs and _gives_less(evidence, there) and not tensors.isdisjoint(there.before)
+    nodes = compared | missed
+    is_alone = nodes <= {node for node, _ in there.outputs} and there.target_nodes > len(nodes)
     return Coverage(
-        nodes=len(compared) + len(missed),
+        nodes=len(nodes),
         compared_nodes=len(compared),
-        backward_nodes=len(backward & (compared | missed)),
+        backward_nodes=len(backward & nodes),
         compared_backward_nodes=len(backward & compared),
         outputs=int(bool(there.outputs)),
         compared_outputs=int(has_outputs or has_before),
         before_outputs=int(has_before),
         target_nodes=there.target_nodes,
+        outputs_alone=int(is_alone and bool(there.outputs)),
     )
 
 

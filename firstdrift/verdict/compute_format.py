@@ -6,7 +6,7 @@ network show it: the inputs of at least one agree to float32, and all outputs ar
 amount. Of statistics, which are lower bounds, even 32 unit roundoffs are coarse. Devices set the format of
 convolutions apart from that of other products, so each kind is asked by itself, and the coarser one counts.
 
-| format   | unit roundoff | relative L2 of a product with equal inputs |
+| format   | one rounding  | relative L2 of a product with equal inputs |
 | -------- | ------------- | ------------------------------------------ |
 | TF32     | 2^-11         | about 3e-4                                 |
 | bfloat16 | 2^-9          | about 2.4e-3                               |

@@ -36,6 +36,8 @@ class Coverage(Tally, frozen=True):
         before_outputs: of how many of these it was what the head is given, as the target has logits of the
             last token alone, and nothing tells these of the golden run.
         target_nodes: how many nodes of the target dump recorded a tensor.
+        outputs_alone: of how many slices the golden dump holds what the model gives and nothing else, though
+            the target dump holds more: nothing of the way to it was compared.
     """
 
     nodes: int = 0
@@ -46,6 +48,7 @@ class Coverage(Tally, frozen=True):
     compared_outputs: int = 0
     before_outputs: int = 0
     target_nodes: int = 0
+    outputs_alone: int = 0
 
     @property
     def has_nodes(self) -> bool:
@@ -62,7 +65,7 @@ class Coverage(Tally, frozen=True):
     @property
     def is_enough(self) -> bool:
         """Whether enough was compared to say that two runs agree, where nothing differs."""
-        return self.has_nodes and self.has_outputs
+        return self.has_nodes and self.has_outputs and not self.outputs_alone
 
     @property
     def said(self) -> Message:

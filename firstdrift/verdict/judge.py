@@ -15,6 +15,7 @@ from firstdrift.verdict.bitwise import BITWISE, with_first_differences
 from firstdrift.verdict.classify import Classification, affects_output, classify
 from firstdrift.verdict.communication import communications_of
 from firstdrift.verdict.compared_nodes import coverage_of
+from firstdrift.verdict.equality import equality_of
 from firstdrift.verdict.evidence import Evidence, evidence_of
 from firstdrift.verdict.input_difference import input_difference, inputs_agree, positions
 from firstdrift.verdict.judgement import (
@@ -139,6 +140,7 @@ def judge(evidence: Evidence, rules: str = OWN_RULES, *, other_input: bool = Fal
         systematic=systematic_differences(evidence) if own_rules and unlike is None else (),
         coverage=coverage_of(evidence),
         given=classification.given,
+        equality=equality_of(evidence),
         training=training_of(evidence) if own_rules and plan.target.coordinates.step is not None else None,
     )
     return with_first_differences(evidence, judgement) if rules == BITWISE else judgement

@@ -64,6 +64,13 @@ ORIGINS = frozenset(
 """The classes of nodes at which an error begins."""
 
 
+class Equality(StrEnum):
+    """By what all that was compared is equal: bits, or no more than the statistics of some of it."""
+
+    BITS = "bits"
+    STATISTICS = "statistics"
+
+
 class PairJudgement(Struct, frozen=True, gc=False):
     """The verdict of one pair of tensors.
 
@@ -278,6 +285,7 @@ class SliceJudgement(Struct, frozen=True):
         bits: how many tensors are proven bit-equal, under the rule set "bitwise"; None under others.
         coverage: how much of the golden slice was compared; None of what an earlier version judged.
         given: error of what the model is given, where that differs too little to be something else.
+        equality: by what all that was compared is equal; None if anything differs.
     """
 
     coordinates: Coordinates
@@ -311,6 +319,7 @@ class SliceJudgement(Struct, frozen=True):
     systematic: tuple[SystematicDifference, ...] = ()
     coverage: Coverage | None = None
     given: float = 0.0
+    equality: Equality | None = None
 
 
 class Remedy(StrEnum):

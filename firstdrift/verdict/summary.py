@@ -11,6 +11,7 @@ from firstdrift.verdict.confidence import Certainty
 from firstdrift.verdict.judgement import (
     OWN_RULES,
     Counts,
+    Equality,
     Finding,
     InputDifference,
     NodeClass,
@@ -100,6 +101,10 @@ def _nothing_bad(judgements: Sequence[SliceJudgement]) -> Message:
         return _beside_incomparable(Message.of("summary.unlocated", pairs=counts.error), counts)
     if len(judgements) == 1 and _is_off_alone(first):
         return Message.of("summary.off_alone", off=how_far_off(first))
+    known = {judged.equality for judged in judgements}
+    if None not in known:
+        by = Equality.STATISTICS if Equality.STATISTICS in known else Equality.BITS
+        return Message.of(f"summary.equal_{by}", tensors=counts.pairs)
     return _agreement(judgements, counts)
 
 

@@ -1,19 +1,23 @@
 """What is said of one slice that differs throughout, and which origins that leaves.
 
 Weights and products that differ throughout were taken for the rounding of the run, and its rows judged by it.
-Dropout has no level: numbers after the first are others altogether, so only what needs no numbers is left.
+Dropout has no level: numbers after the first are others altogether. What needs no numbers is left, and one
+operator of which all values are known: of equal inputs it makes equal outputs, whatever was drawn elsewhere.
 """
 
 from collections.abc import Iterator, Sequence
 from typing import Final
 
 from firstdrift.groups import known
-from firstdrift.model.node import Direction
+from firstdrift.metrics.measurement import MeasurementKind
+from firstdrift.model.node import Direction, NodeKind
 from firstdrift.model.tensor import UNIT_ROUNDOFF, Role
+from firstdrift.operators.kinds import ErrorModel
 from firstdrift.operators.properties import is_dropout
 from firstdrift.verdict.classify import Classification
 from firstdrift.verdict.evidence import Evidence
 from firstdrift.verdict.judgement import NodeClass, SystematicDifference
+from firstdrift.verdict.operator_bounds import model_of
 from firstdrift.verdict.row_errors import RowErrors
 from firstdrift.verdict.systematic import DROPOUT, PRODUCTS, Dropout, SystematicRule, drops, in_dropouts
 from firstdrift.verdict.tree import TreeRow
@@ -80,5 +84,23 @@ def beside(
         row
         for row in origins
         if row.index not in dropping
-        and (evidence.places[row.index] < first or classification.rows[row.index].node_class in _BY_ITSELF)
+        and (
+            evidence.places[row.index] < first
+            or classification.rows[row.index].node_class in _BY_ITSELF
+            or _is_given_equals(evidence, classification, row)
+        )
     ]
+
+
+def _is_given_equals(evidence: Evidence, classification: Classification, row: TreeRow) -> bool:
+    """Tell whether a row is one operator that draws no numbers, and was given values that agree.
+
+    A module may run a dropout that was not recorded, and a backward operator has what its forward kept.
+    """
+    error = evidence.errors[row.index]
+    if row.direction is Direction.BACKWARD or row.kind is not NodeKind.API or error.input is None:
+        return False
+    kinds = {evidence.measurements[at].kind for at in error.pairs}
+    is_known = kinds <= {MeasurementKind.DATA, MeasurementKind.SCALAR}
+    least = evidence.limits.floor * classification.roundoff
+    return is_known and error.input <= least and model_of(evidence, row) is not ErrorModel.NONE

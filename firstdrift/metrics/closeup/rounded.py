@@ -1,6 +1,6 @@
 """Does the difference look like rounding to a narrower format?
 
-| format        | unit roundoff | is also                                        |
+| format        | one rounding  | is also                                        |
 | ------------- | ------------- | ---------------------------------------------- |
 | float32       | 2^-24         |                                                |
 | TF32          | 2^-11         | float16, but for its range                     |

@@ -33,7 +33,9 @@ Unpacked = Callable[[str], Path]
     ("golden", "target", "covered", "remedy"),
     [
         pytest.param("msit/llama4_golden_fp32", "msit/llama4_bf16", (448, 448, 8, 8), None, id="whole"),
-        pytest.param("msit/llama4_logits_golden", "msit/llama4_bf16", (8, 8, 8, 8), None, id="golden-logits"),
+        pytest.param(
+            "msit/llama4_logits_golden", "msit/llama4_bf16", (8, 8, 8, 8), Remedy.LEVEL, id="golden-logits"
+        ),
         pytest.param(
             "msit/llama4_stats1_golden",
             "msit/llama4_logits_golden",
@@ -67,6 +69,8 @@ def test_what_was_compared_is_counted_and_decides(
 
 
 def test_logits_alone_agree_where_they_alone_are_asked_for(unpacked: Unpacked) -> None:
+    alone = unpacked("msit/llama4_logits_golden"), unpacked("msit/llama4_bf16")
+    assert exit_status(compare(*alone, Options(level="logits"))) == 0
     dumps = unpacked("msit/llama4_stats1_golden"), unpacked("msit/llama4_logits_golden")
     asked = compare(*dumps, Options(level="logits"))
     assert asked.findings.coverage == Coverage(

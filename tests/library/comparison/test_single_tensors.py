@@ -33,7 +33,9 @@ def test_a_tensor_that_is_another_one_is_bad(
     report = compare(tmp_path / "golden.npy", tmp_path / "target.npy")
     assert (report.findings.first_bad_node is not None) == is_bad
     assert report.counts.error == is_bad
-    assert (report.findings.summary.id == "summary.agree") == (noise < 1e-6 and factor == 1.0)
+    said = report.findings.summary.id
+    assert (said == "summary.equal_bits") == (noise == 0.0 and factor == 1.0)
+    assert (said == "summary.agree") == (0.0 < noise < 1e-6 and factor == 1.0)
 
 
 def values(*, error: float, dtype: str = "float32") -> tuple[np.ndarray, np.ndarray]:

@@ -587,6 +587,15 @@ def test_products_in_a_coarser_format_are_healthy() -> None:
         assert judged.said.roundoff > 2.0**-12
 
 
+def test_convolutions_have_a_format_of_their_own() -> None:
+    convolution = Call("Functional.conv2d.0.forward", inputs=[0.0], outputs=[0.0])
+    products = [
+        Call(f"Functional.linear.{n}.forward", inputs=[0.0], outputs=[error])
+        for n, error in enumerate((3e-4, 2.8e-4, 3.1e-4, 2.9e-4))
+    ]
+    assert judge(convolution, *products).origins == []
+
+
 def test_one_coarse_product_among_exact_ones_is_a_fault() -> None:
     judged = judge(*products([1e-7, 1e-7, 3e-4, 1e-7]))
     assert judged.origins == ["Functional.linear.2.forward"]

@@ -218,8 +218,8 @@ def dropped(values: Array, seed: int) -> Array:
     return (values * kept / 0.9).astype(np.float32)
 
 
-def with_dropouts(golden: Sequence[int | None], target: Sequence[int | None]) -> Judged:
-    """Judge a chain of dropouts, each with a seed or off."""
+def with_dropouts(golden: Sequence[int | None], target: Sequence[int | None], *behind: Call) -> Judged:
+    """Judge a chain of dropouts, each with a seed or off, and what runs behind them."""
     calls, (one, other) = [], (values_of("words"), values_of("words"))
     for at, (first, second) in enumerate(zip(golden, target, strict=True)):
         before = (one, other)
@@ -227,7 +227,7 @@ def with_dropouts(golden: Sequence[int | None], target: Sequence[int | None]) ->
         other = other if second is None else dropped(other, second)
         name = f"Module.layers.{at}.dropout.Dropout.forward.0"
         calls.append(Call(name, None, [before], [(one, other)]))
-    return judge(*calls, Call("Module.head.Linear.forward.0", None, [(one, other)], [(one, other)]))
+    return judge(*calls, Call("Module.head.Linear.forward.0", None, [(one, other)], [(one, other)]), *behind)
 
 
 @pytest.mark.parametrize(
@@ -244,6 +244,13 @@ def test_dropout_is_said_once(golden: list[int | None], target: list[int | None]
     found = conclude([judged.said])
     assert found.has_fault
     assert outline(found.summary) == f"systematic {said} bound_to_differ"
+
+
+def test_an_operator_behind_other_dropouts_that_is_given_equal_values_gives_equal_values() -> None:
+    fault = Call("Functional.gelu.0.forward", None, [0.0], [0.3])
+    drawn = Call("Functional.scaled_dot_product_attention.0.forward", None, [0.0], [0.3])
+    assert with_dropouts([1, 2, 3], [4, 5, 6], fault).origins == [fault.name]
+    assert with_dropouts([1, 2, 3], [4, 5, 6], drawn).origins == []
 
 
 def test_the_same_seed_is_no_difference_and_one_dropout_is_a_place() -> None:

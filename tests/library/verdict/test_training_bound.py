@@ -10,6 +10,7 @@ from firstdrift.metrics.measurement import Measurement, MeasurementKind, SideSum
 from firstdrift.verdict.training import Trained, Training
 
 SIZE, RATE, DECAY = 4096, 1e-3, 0.0
+QUIET = 32 * 2.0**-24
 
 
 def after_a_step(weight: np.ndarray, gradient: np.ndarray, rate: float, decay: float = DECAY) -> np.ndarray:
@@ -33,7 +34,7 @@ def excess(noise: float, *, rate: float = RATE, decay: float = DECAY, seed: int 
     known = Training({"w": Trained(ends(weight), 0.0, noise)}, noise)
     golden, target = after_a_step(weight, gradient, RATE), after_a_step(weight, other, rate, decay)
     measured = Measurement(MeasurementKind.STATISTICS, golden=summary(golden), target=summary(target))
-    allowed = known.allowed("w", measured, RATE)
+    allowed = known.allowed("w", measured, RATE, QUIET)
     assert allowed is not None
     rounding = 2.0**-24
     return float(np.linalg.norm(target - golden) / np.linalg.norm(golden)) / (allowed + rounding)
@@ -52,7 +53,7 @@ def test_of_equal_gradients_another_learning_rate_or_weight_decay_is_not() -> No
 
 
 def test_nothing_is_allowed_of_parameters_that_were_not_seen_before() -> None:
-    assert Training({}, 0.1).allowed("w", Measurement(MeasurementKind.STATISTICS), math.inf) is None
+    assert Training({}, 0.1).allowed("w", Measurement(MeasurementKind.STATISTICS), math.inf, QUIET) is None
 
 
 def test_noise_excuses_no_other_learning_rate() -> None:
@@ -63,6 +64,22 @@ def test_noise_excuses_no_other_learning_rate() -> None:
     golden, target = before - update, before - 10.0 * update
     apart = float(np.linalg.norm(target - golden) / np.linalg.norm(golden))
     measured = Measurement(MeasurementKind.STATISTICS, golden=summary(golden), target=summary(target))
-    allowed = known.allowed("w", measured, 1e-3)
+    allowed = known.allowed("w", measured, 1e-3, QUIET)
     assert allowed is not None
     assert apart > allowed
+
+
+def test_what_turns_are_whole_elements_of_gradients_that_differ() -> None:
+    chance = np.random.default_rng(3)
+    weight, gradient = chance.standard_normal((2, 64))
+    other = gradient.copy()
+    other[5] *= -1.0
+    golden, target = after_a_step(weight, gradient, RATE), after_a_step(weight, other, RATE)
+    measured = Measurement(MeasurementKind.STATISTICS, golden=summary(golden), target=summary(target))
+    apart = float(np.linalg.norm(target - golden) / np.linalg.norm(golden))
+    for noise, is_allowed in ((1e-4, True), (QUIET / 2, False)):
+        allowed = Training({"w": Trained(ends(weight), 0.0, noise)}, noise).allowed(
+            "w", measured, RATE, QUIET
+        )
+        assert allowed is not None
+        assert (apart <= allowed) is is_allowed
