@@ -212,7 +212,7 @@ def _pair(
     shared: tuple[Sequence[float | None], Sequence[Routed]],
     options: RolloutOptions,
 ) -> SequencePair:
-    """Measure a sequence; what all of them show is `shared`: scales by position, and what routing explains."""
+    """Measure a sequence; all of them show what is `shared`: scales by position, what routing explains."""
     scales, groups = shared
     statistics = measure(common.rollout, common.trainer, options.band)
     both = common.rollout, common.trainer
