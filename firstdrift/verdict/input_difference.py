@@ -60,7 +60,9 @@ def _reason(evidence: Evidence, row: TreeRow, index: int) -> Message:
         golden, target = pair.golden.shape or (), pair.target.shape or ()
         if golden == target:
             return Message.of("input.other_rows", tensor=tensor, node=node)
-        return Message.of("input.other_length", tensor=tensor, node=node, golden=golden, target=target)
+        by_statistics = pair.golden.statistics is not None and pair.golden.location is None
+        said = "input.other_rows_untold" if by_statistics else "input.other_length"
+        return Message.of(said, tensor=tensor, node=node, golden=golden, target=target)
     detail = _detail(evidence, pair, index)
     if detail is None:
         return Message.of("input.differs", tensor=tensor, node=node)
