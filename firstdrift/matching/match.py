@@ -87,7 +87,7 @@ def _match_trees(work: Pairing) -> None:
         _follow_joins(work)
         _match_below(work)
         grown = _match_backward(work)
-        grown |= work.rules.structure and _match_around(work)
+        grown |= work.rules.structure and not work.are_other and _match_around(work)
         _match_below(work)
     _match_gradients(work)
     match_across_frameworks(work, late=True)
@@ -181,8 +181,8 @@ def _match_backward(work: Pairing) -> bool:
         golden, target = waiting.popleft()
         if work.golden.backward[golden] and work.target.backward[target]:
             siblings = (
-                _without_orphans(work.golden, golden, work.partners),
-                _without_orphans(work.target, target, work.found),
+                _without_orphans(work.golden, golden, work.partners, work.target),
+                _without_orphans(work.target, target, work.found, work.golden),
             )
             pair_siblings(work, *siblings, exact=work.is_exact(target))
             fresh += work.fresh
@@ -234,17 +234,22 @@ def _correspond(work: Pairing, golden: int, target: int) -> bool:
     return shared > 1 and 2 * shared > max(len(partners), len(found))
 
 
-def _without_orphans(tree: SliceTree, parent: int, matched: Container[int]) -> list[int]:
-    """Return the backward children without those whose forward node has no partner: they have none either.
+def _without_orphans(tree: SliceTree, parent: int, matched: Container[int], other: SliceTree) -> list[int]:
+    """Return the backward children that may be matched by themselves, and those that are matched.
 
-    Recomputed forward nodes do not count: the backward pass through them is that of the first computation.
+    One whose forward node was recorded follows it: where that has no partner, or its partner no backward
+    node, it has none either. Recomputed forward nodes do not count: the backward pass through them is that
+    of the first computation.
     """
-    siblings = tree.backward[parent]
+    siblings, may_run_again = tree.backward[parent], bool(other.recomputed)
     forward = (tree.forward_calls.get(call_key(node)) for node in tree.nodes_at(siblings))
     return [
         index
         for index, leader in zip(siblings, forward, strict=True)
-        if leader is None or index in matched or leader in matched or leader in tree.recomputed
+        if leader is None
+        or index in matched
+        or leader in tree.recomputed
+        or (may_run_again and leader in matched)
     ]
 
 

@@ -11,8 +11,8 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
-from firstdrift.matching.cross_framework.layer_ops import value_key
 from firstdrift.matching.plan import ToCompare
+from firstdrift.matching.structure.statistics_similarity import value_key
 from firstdrift.model.names import PARAMETERS_GRAD
 from firstdrift.model.node import Direction, Node, NodeKind
 from firstdrift.model.slice import Slice

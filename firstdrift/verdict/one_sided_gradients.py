@@ -1,6 +1,7 @@
 """Gradients of parameters that one side alone has, although both ran the backward pass of the module.
 
-A frozen weight has none. Where a dump names modules otherwise, or lays them out over ranks, nothing is said.
+A frozen weight has none. Where a dump names modules otherwise, or lays them out over ranks, nothing is said,
+nor of a match that a person has yet to confirm, nor of an operator of which one side recorded nothing.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -29,14 +30,15 @@ def one_sided_gradients(plan: SlicePlan, rows: Sequence[TreeRow]) -> Mapping[int
 
 def _of_matched_rows(plan: SlicePlan, rows: Sequence[TreeRow]) -> Iterator[tuple[int, OneSidedGradient]]:
     one_to_one = {row.match: row for row in rows if row.match is not None and _is_one_to_one(row)}
+    compared = {pair.match for pair in plan.pairs}
     for side, left in (("golden", plan.unmatched_golden_tensors), ("target", plan.unmatched_target_tensors)):
         for tensor in left:
             row = one_to_one.get(tensor.match)
-            if row is None or not tensor.record.is_tensor:
+            if row is None or plan.matches[tensor.match].doubtful or not tensor.record.is_tensor:
                 continue
             made_here = tensor.record.role is Role.OUTPUT and row.direction is Direction.BACKWARD
             is_of_operator = made_here and tensor.record.key in parameter_positions(last_part(row.type_name))
-            if tensor.record.role is Role.GRADIENT or is_of_operator:
+            if tensor.record.role is Role.GRADIENT or (is_of_operator and tensor.match in compared):
                 yield row.index, OneSidedGradient(side, tensor.record.label)
 
 

@@ -23,7 +23,6 @@ from firstdrift.matching.cross_framework.layer_ops import (
     first_input,
     first_output,
     outputs_of,
-    value_key,
 )
 from firstdrift.matching.cross_framework.pair_values import fit, is_split, reshape_to_fit
 from firstdrift.matching.cross_framework.thresholds import NEAR
@@ -38,6 +37,7 @@ from firstdrift.matching.fused.joined_tensors import (
 )
 from firstdrift.matching.pairing import Pairing
 from firstdrift.matching.plan import Joining, Messages, TensorPair
+from firstdrift.matching.structure.statistics_similarity import value_key
 from firstdrift.matching.tree import SliceTree, indexes_by_name
 from firstdrift.model.tensor import Role, TensorRecord
 from firstdrift.operators.kinds import OpKind

@@ -8,7 +8,7 @@ repeated, or that are numbered elements of a list; the experts in them are opera
 """
 
 from collections import Counter
-from collections.abc import Collection, Hashable, Iterator
+from collections.abc import Collection, Iterator
 from itertools import chain, pairwise, repeat
 from math import prod
 
@@ -140,18 +140,6 @@ def first_input(tree: SliceTree, node: int) -> TensorRecord | None:
 def outputs_of(tree: SliceTree, node: int) -> list[TensorRecord]:
     """Return the tensors that a node gives."""
     return tensors_of(tree.nodes[node], Role.OUTPUT)
-
-
-def value_key(record: TensorRecord | None) -> Hashable | None:
-    """Return what tells the values of a tensor from others of the same dump; None if nothing does."""
-    if record is None or record.shape is None:
-        return None
-    if record.digest is not None:
-        return prod(record.shape), record.digest
-    known = record.statistics
-    if known is None or known.norm is None or known.maximum == known.minimum:
-        return None
-    return prod(record.shape), known.maximum, known.minimum, known.mean, known.norm
 
 
 def _units(tree: SliceTree) -> Iterator[Op | Layer]:

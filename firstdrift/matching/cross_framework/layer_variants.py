@@ -12,9 +12,10 @@ from operator import attrgetter
 
 from msgspec.structs import replace
 
-from firstdrift.matching.cross_framework.layer_ops import Op, first_input, value_key
+from firstdrift.matching.cross_framework.layer_ops import Op, first_input
 from firstdrift.matching.cross_framework.thresholds import MOST_VARIANTS
 from firstdrift.matching.fused.find_fused import parts_of_one
+from firstdrift.matching.structure.statistics_similarity import value_key
 from firstdrift.matching.tree import SliceTree
 from firstdrift.operators.kinds import CHARACTERISTIC, OpKind
 

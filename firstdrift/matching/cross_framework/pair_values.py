@@ -19,12 +19,12 @@ from firstdrift.matching.cross_framework.layer_ops import (
     is_op,
     ops_below,
     outputs_of,
-    value_key,
 )
 from firstdrift.matching.fused.fused_experts import has_experts
 from firstdrift.matching.fused.joined_tensors import joined_axis
 from firstdrift.matching.pairing import Pairing
 from firstdrift.matching.plan import Messages, TensorPair
+from firstdrift.matching.structure.statistics_similarity import value_key
 from firstdrift.matching.tensors import TensorPairing, merge, relate_shapes, reshape
 from firstdrift.matching.tree import SliceTree, tensors_of
 from firstdrift.model.node import Node

@@ -19,10 +19,9 @@ from typing import Final, TypeAlias
 from msgspec.structs import replace
 
 from firstdrift.groups import grouped
-from firstdrift.matching.cross_framework.layer_ops import value_key
 from firstdrift.matching.implementations.thresholds import OTHER_FORM, TIMES_NEARER
 from firstdrift.matching.plan import TensorPair
-from firstdrift.matching.structure.statistics_similarity import value_distance
+from firstdrift.matching.structure.statistics_similarity import value_distance, value_key
 from firstdrift.model.tensor import Role, is_floating
 from firstdrift.wording.message import Message
 

@@ -109,9 +109,22 @@ def by_majority(layers: Sequence[LayerPair], matches: Iterable[Nodes]) -> list[t
 
 
 def _elected(layers: Sequence[LayerPair], votes: Counter[Places]) -> list[Places]:
-    """Return what more than half of the layers say is the same, of those that have both."""
-    possible = {places: sum(layer.nodes(places) is not None for layer in layers) for places in votes}
-    return [places for places, count in votes.most_common() if count > MAJORITY * possible[places]]
+    """Return what more than half of the layers say is the same, of those that have both.
+
+    Where some layers lack the one and others the other, several may be: then those of most layers count.
+    """
+    elected: list[Places] = []
+    for places, count in votes.most_common():
+        possible = sum(layer.nodes(places) is not None for layer in layers)
+        if count > MAJORITY * possible and not any(_contradict(places, other) for other in elected):
+            elected.append(places)
+    return elected
+
+
+def _contradict(first: Places, second: Places) -> bool:
+    """Tell whether what is the same on one side is another thing on the other."""
+    shared = [not set(own).isdisjoint(other) for own, other in zip(first, second, strict=True)]
+    return shared[0] is not shared[1]
 
 
 def _are_apart(sides: tuple[tuple[Key, ...], tuple[Key, ...]], known: Sequence[set[Key]]) -> bool:

@@ -20,7 +20,6 @@ from msgspec.structs import replace
 
 from firstdrift.dumps.storage.views import PLUS
 from firstdrift.groups import known
-from firstdrift.matching.cross_framework.layer_ops import value_key
 from firstdrift.matching.implementations.boundaries import MADE_OTHERWISE
 from firstdrift.matching.implementations.element_order import (
     weight_among,
@@ -30,6 +29,7 @@ from firstdrift.matching.implementations.element_order import (
 from firstdrift.matching.implementations.thresholds import TWO_PARTS
 from firstdrift.matching.implementations.views import Seen, floating, seen, swapped, with_steps
 from firstdrift.matching.plan import Joining, Messages, TensorPair
+from firstdrift.matching.structure.statistics_similarity import value_key
 from firstdrift.matching.tensors import TensorPairing
 from firstdrift.matching.tree import Place, SliceTree, tensors_of
 from firstdrift.model.node import Direction, Node

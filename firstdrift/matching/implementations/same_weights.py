@@ -11,11 +11,11 @@ from collections.abc import Callable, Hashable, Iterator
 from itertools import pairwise
 
 from firstdrift.groups import alone, positions
-from firstdrift.matching.cross_framework.layer_ops import value_key
 from firstdrift.matching.cross_framework.weights import weight_keys
 from firstdrift.matching.implementations.same_names import of_one_key
 from firstdrift.matching.pairing import Pairing
 from firstdrift.matching.structure.sequence_alignment import Pair
+from firstdrift.matching.structure.statistics_similarity import value_key
 from firstdrift.matching.tree import SliceTree, tensors_of
 from firstdrift.model.tensor import Role
 from firstdrift.operators.kinds import OpKind

@@ -20,6 +20,7 @@ from firstdrift.groups import firsts, grouped, positions, seconds
 from firstdrift.matching.fused.find_fused import join_siblings
 from firstdrift.matching.pairing import Pairing
 from firstdrift.matching.plan import Origin
+from firstdrift.matching.structure.order_of_calls import calls_that_give_the_same, in_order_of_calls
 from firstdrift.matching.structure.sequence_alignment import (
     Pair,
     best_alignment,
@@ -70,8 +71,16 @@ def pair_siblings(work: Pairing, golden: list[int], target: list[int], *, exact:
     rules = work.rules
     if not (work.free_golden(golden) and work.free_target(target)):
         return
+    are_in_order = _are_called_alike(work, golden, target)
+    if not are_in_order:
+        golden, target = in_order_of_calls(work.golden, golden), in_order_of_calls(work.target, target)
     if rules.exact and _pair_in_place(work, golden, target, exact=exact):
         return
+    if rules.exact and rules.structure and not are_in_order:
+        for pair in filter(
+            work.is_free, calls_that_give_the_same((work.golden, work.target), golden, target)
+        ):
+            work.add_same_place(pair)
     if rules.fuzzy:
         _pair_gaps(work, golden, target, partial(_pair_by_path, work))
     if rules.structure and not (exact and rules.exact):
@@ -81,6 +90,14 @@ def pair_siblings(work: Pairing, golden: list[int], target: list[int], *, exact:
     structural = partial(join_siblings, work), align, *inside
     for step in structural if rules.structure else (align,):
         _pair_gaps(work, golden, target, step)
+
+
+def _are_called_alike(work: Pairing, golden: list[int], target: list[int]) -> bool:
+    """Tell whether two lists hold the same calls in the same order."""
+    if len(golden) != len(target):
+        return False
+    nodes = zip(work.golden.nodes_at(golden), work.target.nodes_at(target), strict=True)
+    return all((one.type_name, one.call) == (other.type_name, other.call) for one, other in nodes)
 
 
 def _pair_gaps(

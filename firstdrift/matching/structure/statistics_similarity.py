@@ -97,6 +97,18 @@ def _difference(golden: float | None, target: float | None, scale: float) -> flo
     return None if golden == target or (isnan(golden) and isnan(target)) else 1.0
 
 
+def value_key(record: TensorRecord | None) -> Hashable | None:
+    """Return what tells the values of a tensor from others of the same dump; None if nothing does."""
+    if record is None or record.shape is None:
+        return None
+    if record.digest is not None:
+        return prod(record.shape), record.digest
+    known = record.statistics
+    if known is None or known.norm is None or known.maximum == known.minimum:
+        return None
+    return prod(record.shape), known.maximum, known.minimum, known.mean, known.norm
+
+
 def have_equal_outputs(golden: Node, target: Node) -> bool:
     """Tell whether the first outputs of two nodes have equal shapes and equal statistics."""
     first, second = _primary_output(golden), _primary_output(target)

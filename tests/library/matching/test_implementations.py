@@ -259,9 +259,10 @@ def test_one_wrong_weight_changes_no_match(path: str) -> None:
     assert matched(plan_of(golden(), second)) == truth()
 
 
-# Of 3,000 pairs two are matched wrongly: layers that lack one norm in one run, the other in the other.
-@settings(max_examples=25, deadline=None, derandomize=True)
+@settings(max_examples=25, deadline=None)
 @example(seed=5000, share=0.125)
+@example(seed=910, share=0.0926).via("layers that lack one norm in one run, the other in the other")
+@example(seed=6632, share=0.131).via("a layer that only one run recorded")
 @given(seed=some.integers(0, 10_000), share=some.floats(0.0, 0.15))
 def test_what_is_left_of_two_runs_is_matched_rightly_or_not_at_all(seed: int, share: float) -> None:
     dice = Random(seed)  # noqa: S311 (no secret)
