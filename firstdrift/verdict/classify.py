@@ -419,22 +419,19 @@ def _blame_what_surrounds(case: Case, classified: Sequence[Classified]) -> None:
 def _maker(case: Case) -> TreeRow | None:
     """Return the operator that made an input of a row in the golden run, where no module around it tells.
 
-    That gave what it is given; in the backward pass, it is the backward of what alone took what its forward
-    gave. What the operator was given agrees.
+    What that operator was given agrees.
     """
     evidence, pair, row = case.evidence, case.error.input_pair, case.row
     if pair is None or any(above.match is not None for above in evidence.above(row)):
         return None
-    if row.direction is Direction.BACKWARD:
-        forward = evidence.turned(row, Direction.FORWARD)
-        takers = evidence.sharing(forward, Role.OUTPUT, Role.INPUT) if forward is not None else ()
-        makers = [evidence.turned(taker, Direction.BACKWARD) for taker in takers]
-    else:
-        makers = list(evidence.sharing(row, Role.INPUT, Role.OUTPUT, pair))
-    if len(makers) != 1 or makers[0] is None or evidence.places[makers[0].index] > evidence.places[row.index]:
-        return None
-    agrees = (case.error.input or 0.0) / case.limits.factor
-    return makers[0] if evidence.errors[makers[0].index].worst < agrees else None
+    agrees, place = (case.error.input or 0.0) / case.limits.factor, evidence.places[row.index]
+    makers = evidence.makers(row, pair)
+    known = [
+        one
+        for one in makers
+        if evidence.places[one.index] < place and evidence.errors[one.index].worst < agrees
+    ]
+    return known[0] if len(known) == len(makers) == 1 else None
 
 
 def _surrounding(case: Case) -> TreeRow:

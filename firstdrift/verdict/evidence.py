@@ -239,18 +239,34 @@ class Evidence:
         index = self._forward_rows.get(with_direction(row.golden[0], "forward")) if row.golden else None
         return None if index is None else self.errors[index]
 
-    def turned(self, row: TreeRow, direction: Direction) -> TreeRow | None:
+    def makers(self, row: TreeRow, pair: int) -> Sequence[TreeRow]:
+        """List the rows that made an input of a row in the golden run, as far as equal values tell.
+
+        They gave it; in the backward pass they are the backward of what took what the forward gave.
+        """
+        if row.direction is not Direction.BACKWARD:
+            return self._sharing(row, [pair], Role.OUTPUT)
+        forward = self._turned(row, Direction.FORWARD)
+        if forward is None:
+            return ()
+        gave = list(self.pairs_of(self.errors[forward.index], Role.OUTPUT))
+        takers = self._sharing(forward, gave, Role.INPUT)
+        backward = [self._turned(one, Direction.BACKWARD) for one in takers]
+        known = [one for one in backward if one is not None]
+        return known if len(known) == len(takers) else ()
+
+    def _turned(self, row: TreeRow, direction: Direction) -> TreeRow | None:
         """Return the row of the other pass of a row; None where it was not recorded."""
         return self.rows_by_name.get(with_direction(row.golden[0], direction)) if row.golden else None
 
-    def sharing(self, row: TreeRow, own: Role, other: Role, pair: int | None = None) -> Sequence[TreeRow]:
-        """List the rows of the same pass with a value, in another role, that one has: of a pair, or any."""
-        values = {self._value(at) for at in self.pairs_of(self.errors[row.index], own) if pair in (None, at)}
+    def _sharing(self, row: TreeRow, pairs: Sequence[int], role: Role) -> Sequence[TreeRow]:
+        """List the other rows of the same pass with a value of some pairs, in a role."""
+        values = set(map(self._value, pairs))
+        same = (one for one in self.in_order if one.direction is row.direction and one is not row)
         return [
             one
-            for one in self.in_order
-            if one.direction is row.direction and one is not row and one.match is not None
-            if any(self._value(at) in values for at in self.pairs_of(self.errors[one.index], other))
+            for one in same
+            if not values.isdisjoint(map(self._value, self.pairs_of(self.errors[one.index], role)))
         ]
 
     def _value(self, pair: int) -> tuple[object, ...] | int:

@@ -1,6 +1,5 @@
 """From the judgements of all slices to what is said first: token, node, rank."""
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -268,8 +267,7 @@ def _suspects(origins: Sequence[Finding]) -> list[Finding]:
 
 def _error(finding: Finding) -> float:
     """Return the error of a finding, by which those of equal inputs are told apart."""
-    error = finding.metrics.get("relative_l2", finding.metrics.get("error_bound"))
-    return error if error is not None and not math.isnan(error) else 0.0
+    return finding.metrics.get("relative_l2", finding.metrics.get("error_bound")) or 0.0
 
 
 def _place(finding: Finding, judged: Sequence[SliceJudgement]) -> tuple[int, int, int]:

@@ -87,15 +87,11 @@ def judge_rows(
 
 def _amplification(error: RowErrors) -> float | None:
     """Return how many times the output error is the input error, as both are shown."""
-    if (
-        error.input is None
-        or error.output is None
-        or (error.input == error.output and not math.isfinite(error.input))
-    ):
+    if error.input is None or error.output is None:
         return None
     if not error.input:
         return math.inf if error.output else None
-    return error.output / error.input
+    return error.output / error.input if math.isfinite(error.input) else None
 
 
 def _severity(verdict: Verdict) -> int:
