@@ -86,6 +86,7 @@ class TensorPair(Struct, frozen=True, gc=False):
         target_parts: likewise for the target tensor; one of the two is empty.
         joining: how the parts are joined; None if there are none.
         part_nodes: of rows or weights of experts, the nodes that the parts belong to; else empty.
+        witnesses: what lies as parts do that are laid side by side: parts and whole of each.
     """
 
     match: int
@@ -99,6 +100,7 @@ class TensorPair(Struct, frozen=True, gc=False):
     target_parts: tuple[TensorRecord, ...] = ()
     joining: Joining | None = None
     part_nodes: tuple[str, ...] = ()
+    witnesses: tuple[tuple[TensorRecord, ...], ...] = ()
 
     @property
     def is_joined(self) -> bool:
@@ -130,6 +132,7 @@ class TensorPair(Struct, frozen=True, gc=False):
             of_experts=self.joining is Joining.OF_EXPERTS,
             stacked=self.joining is Joining.STACKED,
             rearranged=self.joining is Joining.REARRANGED,
+            witnesses=self.witnesses,
         )
 
     @property
