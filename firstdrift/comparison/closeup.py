@@ -49,7 +49,7 @@ class LoadedPair(Struct, frozen=True):
 
 def files_of(pair: TensorPair) -> tuple[Path, ...]:
     """List the files that the values of a pair are read from, each once."""
-    records = (pair.golden, pair.target, *pair.golden_parts, *pair.target_parts)
+    records = (pair.golden, pair.target, *pair.golden_parts, *pair.target_parts, *chain(*pair.witnesses))
     files = (file for record in records if record.location for file in _files(record.location))
     return tuple(dict.fromkeys(files))
 

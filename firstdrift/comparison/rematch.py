@@ -6,6 +6,7 @@ plan ── edits ──▶ plan'     pairs that were in the plan keep their mea
 
 import time
 from collections.abc import Container, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import TypeVar
 
@@ -73,6 +74,7 @@ def identity(pair: TensorPair) -> Identity:
         pair.incomparable,
         pair.joining,
         tuple((part.location, part.label) for part in (*pair.golden_parts, *pair.target_parts)),
+        tuple((record.location, record.label) for record in chain(*pair.witnesses)),
     )
 
 

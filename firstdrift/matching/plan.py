@@ -88,6 +88,7 @@ class TensorPair(Struct, frozen=True, gc=False):
         part_nodes: of rows or weights of experts, the nodes that the parts belong to; else empty.
         tokens: of rows that were moved to be compared by token, which these are, piece by piece: the golden
             sequence, the place of the first token in it, how many rows. Empty of rows as they lie.
+        witnesses: what lies as parts do that are laid side by side: parts and whole of each.
     """
 
     match: int
@@ -102,6 +103,7 @@ class TensorPair(Struct, frozen=True, gc=False):
     joining: Joining | None = None
     part_nodes: tuple[str, ...] = ()
     tokens: tuple[tuple[int, int, int], ...] = ()
+    witnesses: tuple[tuple[TensorRecord, ...], ...] = ()
 
     @property
     def is_joined(self) -> bool:
@@ -136,6 +138,7 @@ class TensorPair(Struct, frozen=True, gc=False):
             of_experts=self.joining is Joining.OF_EXPERTS,
             stacked=self.joining is Joining.STACKED,
             rearranged=self.joining is Joining.REARRANGED,
+            witnesses=self.witnesses,
         )
 
     @property

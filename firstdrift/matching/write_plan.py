@@ -9,6 +9,7 @@ from firstdrift.matching.axis_names import lay_alike
 from firstdrift.matching.cross_framework.match import add_inferred
 from firstdrift.matching.cross_framework.pair_values import pair_values
 from firstdrift.matching.cross_framework.unrecorded_sums import add_operands
+from firstdrift.matching.fused.arrangement_witnesses import with_witnesses
 from firstdrift.matching.fused.joined_tensors import pair_experts, pair_joined
 from firstdrift.matching.fused.stacked_experts import pair_stacks
 from firstdrift.matching.implementations.boundaries import with_boundaries
@@ -49,7 +50,7 @@ def write_plan(golden: Slice, target: Slice, work: Pairing, notes: Messages) -> 
         golden=golden.listing,
         target=target.listing,
         matches=tuple(matches),
-        pairs=tuple(settle_shards(list(map(lay_alike, pairs)), target.nodes)),
+        pairs=tuple(with_witnesses(settle_shards(list(map(lay_alike, pairs)), target.nodes))),
         unmatched_golden=_unmatched(golden, work.partners.keys() | inferred[0], stacked[0]),
         unmatched_target=_unmatched(target, work.found.keys() | inferred[1], stacked[1]),
         unmatched_golden_tensors=tuple(map(_as_recorded, tensors.unmatched_golden)),

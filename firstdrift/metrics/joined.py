@@ -6,11 +6,13 @@
     qqkvqqkv    one after another in each of 2 groups (of key/value heads)
     qqqqkvkv    the first apart, the others so
 
-How it lies there is seen from the values: the arrangement under which the two differ least. Statistics
-do not depend on it.
+How it lies there is seen from the values: the arrangement under which the two differ least, if a witness
+lies so too: the weight, or the same tensor of another layer. Without one, parts lie one after another.
+Statistics do not depend on it.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from functools import partial, reduce
 from pathlib import Path
 from typing import Final
@@ -29,7 +31,7 @@ from firstdrift.metrics.experts.stacked_weights import stack_weights
 from firstdrift.metrics.measure import measure_pair
 from firstdrift.metrics.measurement import Measurement, incomparable
 from firstdrift.metrics.ranks.shard_slice import cut, measure_cut, whole_of
-from firstdrift.metrics.rearrangement import rearranged
+from firstdrift.metrics.rearrangement import are_witnessed, rearranged
 from firstdrift.metrics.rotation import DoesNotRotateError, rotated_as
 from firstdrift.model.tensor import DataLocation, Parts, TensorRecord, is_part_of_rank
 from firstdrift.wording.message import Message
@@ -111,7 +113,9 @@ def _join(parts: Parts, whole: Array | None, load: Load) -> Joined:
         return stack_experts(arrays, whole, in_turns)
     if parts.stacked:
         return stack_weights(arrays, whole, in_turns)
-    return _sum(arrays) if parts.summed else _concatenate(arrays, whole)
+    return (
+        _sum(arrays) if parts.summed else _concatenate(arrays, whole, partial(_loaded_witnesses, parts, load))
+    )
 
 
 def _sum(arrays: Sequence[Array]) -> Joined:
@@ -120,14 +124,28 @@ def _sum(arrays: Sequence[Array]) -> Joined:
     return reduce(np.add, map(widened, arrays)), None
 
 
-def _concatenate(arrays: Sequence[Array], whole: Array | None) -> Joined:
-    """Lay parts side by side along the last or the first dimension, arranged as in the whole."""
+def _loaded_witnesses(parts: Parts, load: Load) -> Iterator[Array]:
+    """Yield what has to be arranged alike, parts side by side, then the whole; not what cannot be read."""
+    for *records, whole in parts.witnesses:
+        with suppress(ReasonedError, TensorUnreadableError):
+            arrays, laid = _loaded(records, load), _loaded([whole_of(whole)], load)
+            yield from (np.concatenate(alike(arrays), axis=_axis(arrays, laid[0].shape)), laid[0])
+
+
+def _concatenate(
+    arrays: Sequence[Array], whole: Array | None, witnesses: Callable[[], Iterable[Array]]
+) -> Joined:
+    """Lay parts side by side along the last or first dimension, as the whole and witnesses are arranged."""
     axis = _axis(arrays, None if whole is None else whole.shape)
     joined = np.concatenate(alike(arrays), axis=axis)
     if whole is None:
         return joined, None
     order, how = best_arrangement(joined, whole, axis, in_turns([array.shape[axis] for array in arrays]))
-    return (joined if order is None else np.take(joined, order, axis=axis)), how
+    if order is None:
+        return joined, how
+    if not are_witnessed(order, list(witnesses())):
+        return joined, Message.of("metrics.arranged", how=Message.of("metrics.in_sequence"))
+    return np.take(joined, order, axis=axis), how
 
 
 def _axis(arrays: Sequence[Array], whole: tuple[int, ...] | None) -> int:

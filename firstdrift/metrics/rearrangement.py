@@ -46,7 +46,7 @@ def rearranged(
         return array, None
     for axis in (-1, 0) if np.squeeze(array).ndim > 1 else (-1,):
         order, how = _order(array, whole, axis)
-        if order is not None and (witnesses is None or _are_witnessed(order, witnesses())):
+        if order is not None and (witnesses is None or are_witnessed(order, witnesses())):
             return _moved(array, order, axis), how
     return array, None
 
@@ -65,7 +65,7 @@ def _moved(array: Array, order: Array, axis: int) -> Array:
     return moved
 
 
-def _are_witnessed(order: Array, witnesses: Sequence[Array]) -> bool:
+def are_witnessed(order: Array, witnesses: Sequence[Array]) -> bool:
     """Tell whether an order brings one golden witness nearer to its target, along whichever dimension."""
     pairs = zip(witnesses[::2], witnesses[1::2], strict=True)
     return any(_brings_nearer(order, *pair, axis=axis) for pair in pairs for axis in (0, -1))

@@ -320,6 +320,7 @@ class Parts(Struct, frozen=True):
         rearranged: whether the elements of the first may lie in another order along a dimension: one that
             holds as well for what follows, a golden and a target tensor each, if anything does.
         stacked: whether they are weights of experts, which lie in a dimension of their own.
+        witnesses: what has to be arranged as parts are that are laid side by side: parts and whole of each.
     """
 
     records: tuple[TensorRecord, ...]
@@ -329,3 +330,4 @@ class Parts(Struct, frozen=True):
     of_experts: bool = False
     stacked: bool = False
     rearranged: bool = False
+    witnesses: tuple[tuple[TensorRecord, ...], ...] = ()

@@ -5,6 +5,7 @@ GroupedMatmulOperation, integrated_gmm                                          
 RmsNormOperation, LlamaRMSNorm, LayerNorm                                                     norm
 ElewiseOperation with elewiseType 8, Tensor.__add__                                           add
 ActivationOperation with activationType 6                              activation of the gate times the rest
+GemmaNormEmbeddings, which turns whole numbers into rows of its weight                      lookup
 
 Of a module whose class a dump does not tell, its weight says what it does, else its name, unless the shapes
 of what it takes and gives speak against that. Where neither is clear, it is not known.
@@ -37,15 +38,10 @@ def kind_of(node: Node) -> OpKind:
     if node.type_name == _ANY_ACTIVATION:
         told = _told_kinds("activation_types").get(_told(node, "activationType") or "")
         return told or kind_of_type(node.type_name)
-    kind = kind_of_type(node.type_name) if node.type_name else _kind_of_unclassed(node)
+    if not node.type_name:
+        return _kind_of_unclassed(node)
+    kind = kind_of_type(node.type_name)
     return OpKind.LOOKUP if kind is OpKind.NORM and _looks_up(node) else kind
-
-
-def _looks_up(node: Node) -> bool:
-    """Tell whether a module takes whole numbers, as no norm does, and gives rows of its weight for them."""
-    inputs, outputs = _sized(node, Role.INPUT), _sized(node, Role.OUTPUT)
-    is_known = bool(inputs and outputs) and not is_floating(inputs[0].dtype)
-    return is_known and _kind_by_weight(node, inputs[0], outputs[0]) is OpKind.LOOKUP
 
 
 def may_gate(node: Node) -> bool:
@@ -94,6 +90,14 @@ def _kind_by_weight(node: Node, taken: TensorRecord, given: TensorRecord) -> OpK
     """Say what a module does by its weight, if it has one alone."""
     weights = [record for record in _sized(node, Role.PARAMETER) if record.key.endswith("weight")]
     return _kind_of_weight(weights[0].shape or (), taken, given) if len(weights) == 1 else None
+
+
+def _looks_up(node: Node) -> bool:
+    """Tell whether a module turns whole numbers into rows of its weight, whatever its class is called."""
+    inputs, outputs = _sized(node, Role.INPUT), _sized(node, Role.OUTPUT)
+    if not inputs or not outputs or is_floating(inputs[0].dtype):
+        return False
+    return _kind_by_weight(node, inputs[0], outputs[0]) is OpKind.LOOKUP
 
 
 def _sized(node: Node, role: Role) -> list[TensorRecord]:

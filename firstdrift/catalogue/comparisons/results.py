@@ -113,7 +113,7 @@ def pair_keys(pairs: Sequence[TensorPair]) -> list[bytes]:
             pair.target.label,
             to_text(pair.transform) if pair.transform else "",
             "" if pair.incomparable is None else to_text(pair.incomparable),
-            to_text((pair.golden_parts, pair.target_parts)) if pair.joining else "",
+            to_text((pair.golden_parts, pair.target_parts, *pair.witnesses)) if pair.joining else "",
         )
         key = _digest("\0".join(parts).encode(errors="surrogatepass"))
         seen[key] += 1

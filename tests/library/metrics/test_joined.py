@@ -45,14 +45,33 @@ class Memory:
 
 
 def measure(
-    parts: list[Array], whole: Array, *, are_golden: bool = True, summed: bool = False
+    parts: list[Array],
+    whole: Array,
+    *,
+    are_golden: bool = True,
+    summed: bool = False,
+    witness: Array | None = None,
 ) -> Measurement:
+    """Measure parts against a whole; in another layer they lie as the witness does, or as the whole."""
     memory = Memory()
     records = tuple(memory.record(part) for part in parts)
     joined = replace(records[0], shape=whole.shape, location=None)
     other = memory.record(whole)
     sides = (joined, other) if are_golden else (other, joined)
-    return measure_joined(*sides, Parts(records, are_golden=are_golden, summed=summed), memory.load, "joined")
+    witnesses = ((*records, other if witness is None else memory.record(witness)),)
+    parts_of = Parts(records, are_golden=are_golden, summed=summed, witnesses=witnesses)
+    return measure_joined(*sides, parts_of, memory.load, "joined")
+
+
+def test_an_arrangement_that_nothing_else_has_is_a_fault() -> None:
+    gate, up = QUERY, QUERY[::-1] + 1
+    exchanged, as_elsewhere = np.concatenate([up, gate], axis=-1), np.concatenate([gate, up], axis=-1)
+    found = measure([gate, up], exchanged, witness=as_elsewhere)
+    assert found.errors is not None
+    assert found.errors.relative_l2 > 0.1
+    everywhere = measure([gate, up], exchanged, witness=exchanged)
+    assert everywhere.errors is not None
+    assert everywhere.errors.relative_l2 == 0.0
 
 
 @pytest.mark.parametrize("are_golden", [True, False])
