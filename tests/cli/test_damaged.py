@@ -77,5 +77,5 @@ def test_a_damaged_rank_is_named_and_the_others_are_compared(
     done = firstdrift("compare", dump / "golden", tmp_path / "copy")
     assert titled("problem", f"target: {file}: ") in done.out
     assert titled("unpaired", f"golden: {text_of(Coordinates(0, 1).name())}") in done.out
-    assert says(done.out, "summary.agree"), "the others agree"
+    assert says(done.out, "summary.equal_statistics"), "the others agree"
     assert done.status == 2
