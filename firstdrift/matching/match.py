@@ -176,13 +176,17 @@ def _match_backward(work: Pairing) -> bool:
     """Pair the backward children of all matches by name and alignment; tell whether any was found."""
     matched = [(match.golden, target) for target, match in work.found.items() if match.is_sure_pair]
     waiting = deque([(work.golden.root, work.target.root), *matched])
+    alone = (
+        {golden for golden, target in matched if work.target.backward_of(target) is None},
+        {target for golden, target in matched if work.golden.backward_of(golden) is None},
+    )
     fresh: list[Pair] = []
     while waiting:
         golden, target = waiting.popleft()
         if work.golden.backward[golden] and work.target.backward[target]:
             siblings = (
-                _without_orphans(work.golden, golden, work.partners, work.target),
-                _without_orphans(work.target, target, work.found, work.golden),
+                _without_orphans(work.golden, golden, work.partners, work.target, alone[0]),
+                _without_orphans(work.target, target, work.found, work.golden, alone[1]),
             )
             pair_siblings(work, *siblings, exact=work.is_exact(target))
             fresh += work.fresh
@@ -234,7 +238,9 @@ def _correspond(work: Pairing, golden: int, target: int) -> bool:
     return shared > 1 and 2 * shared > max(len(partners), len(found))
 
 
-def _without_orphans(tree: SliceTree, parent: int, matched: Container[int], other: SliceTree) -> list[int]:
+def _without_orphans(
+    tree: SliceTree, parent: int, matched: Container[int], other: SliceTree, alone: Container[int]
+) -> list[int]:
     """Return the backward children that may be matched by themselves, and those that are matched.
 
     One whose forward node was recorded follows it: where that has no partner, or its partner no backward
@@ -249,7 +255,7 @@ def _without_orphans(tree: SliceTree, parent: int, matched: Container[int], othe
         if leader is None
         or index in matched
         or leader in tree.recomputed
-        or (may_run_again and leader in matched)
+        or (leader in matched and (may_run_again or leader not in alone))
     ]
 
 
