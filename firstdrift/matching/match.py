@@ -87,7 +87,7 @@ def _match_trees(work: Pairing) -> None:
         _follow_joins(work)
         _match_below(work)
         grown = _match_backward(work)
-        grown |= work.rules.structure and not work.are_other and _match_around(work)
+        grown |= work.rules.structure and _match_around(work)
         _match_below(work)
     _match_gradients(work)
     match_across_frameworks(work, late=True)
@@ -220,9 +220,12 @@ def _around_partners(work: Pairing, golden: int) -> list[int]:
 def _correspond(work: Pairing, golden: int, target: int) -> bool:
     """Tell whether two modules hang at matched ones and share most of their matched modules, at least two.
 
-    What is beside the one and inside the other tells that the other is the layer around it.
+    What is beside the one and inside the other tells that the other is the layer around it. So does a
+    number in a list, where two implementations recorded other containers.
     """
     above = work.golden.parents[golden], work.target.parents[target]
+    if work.are_other and _is_layer(work.golden, golden) is not _is_layer(work.target, target):
+        return False
     if above != (work.golden.root, work.target.root) and work.partners.get(above[0], -1) != above[1]:
         return False
     inside = set(work.golden.modules(work.golden.forward[golden]))
@@ -234,8 +237,13 @@ def _correspond(work: Pairing, golden: int, target: int) -> bool:
         return False
     if not (set(partners.values()) - others).isdisjoint(beside[1]):
         return False
-    shared = len(found.keys() & partners.values())
-    return shared > 1 and 2 * shared > max(len(partners), len(found))
+    shared = found.keys() & partners.values()
+    return len(shared) > 1 and 2 * len(shared) > max(len(partners), len(found))
+
+
+def _is_layer(tree: SliceTree, module: int) -> bool:
+    """Tell whether a module is a numbered element of a list, as layers are."""
+    return tree.nodes[module].path.rpartition(".")[2].isdigit()
 
 
 def _without_orphans(

@@ -8,7 +8,9 @@
 Where one rank was asked for, its nodes and tensors alone are kept, and what the others hold of these.
 """
 
+import re
 from collections.abc import Iterator, Sequence
+from typing import Final
 
 from msgspec.structs import replace
 
@@ -19,6 +21,8 @@ from firstdrift.parallel.merged_nodes import MergedNode, merge_stage, select
 from firstdrift.parallel.pipeline import chain_stages
 from firstdrift.parallel.shards_of_tensors import find_totals, tensors_of
 from firstdrift.parallel.stages import find_stages
+
+_ON_RANK: Final = re.compile(r" \(rank [0-9]+\)$")
 
 
 def merge_ranks(listing: SliceListing, slices: Sequence[Slice]) -> Slice:
@@ -39,6 +43,12 @@ def merge_ranks(listing: SliceListing, slices: Sequence[Slice]) -> Slice:
 def name_on_rank(name: str, rank: int | None, *, first: bool) -> str:
     """Return the name in a merged slice of a node whose name was taken by another stage."""
     return name if first or rank is None else f"{name} (rank {rank})"
+
+
+def rank_of_name(name: str) -> str:
+    """Return what `name_on_rank` has added to a name; "" of a name as it was recorded."""
+    added = _ON_RANK.search(name)
+    return "" if added is None else added[0]
 
 
 def _finished(merged: list[MergedNode], only: int | None) -> Iterator[Node]:

@@ -19,6 +19,7 @@ from firstdrift.matching.structure.statistics_similarity import value_key
 from firstdrift.matching.tree import SliceTree, is_operator
 from firstdrift.model.node import Direction, Node
 from firstdrift.model.tensor import Role, is_floating
+from firstdrift.parallel.merge_ranks import rank_of_name
 
 _Edge: TypeAlias = tuple[int, int]
 """Two places among siblings, the second of which ran after the first."""
@@ -51,10 +52,10 @@ def _sorted(siblings: list[int], edges: set[_Edge]) -> list[int]:
 
 
 def _edges_of_numbers(tree: SliceTree, siblings: list[int]) -> Iterator[_Edge]:
-    """Yield each two forward calls of one operator whose numbers follow each other."""
+    """Yield each two forward calls of one operator whose numbers follow each other; each rank has its own."""
     calls = grouped(
         (at for at, index in enumerate(siblings) if _is_forward_operator(tree.nodes[index])),
-        lambda at: tree.nodes[siblings[at]].type_name,
+        lambda at: (tree.nodes[siblings[at]].type_name, rank_of_name(tree.nodes[siblings[at]].name)),
     )
     for places in calls.values():
         yield from pairwise(sorted(places, key=lambda at: tree.nodes[siblings[at]].call))
@@ -107,7 +108,8 @@ def _by_result(tree: SliceTree, siblings: list[int]) -> dict[Hashable, list[int]
 def _result(node: Node) -> Hashable | None:
     """Return operator, shape, norm and maximum of what a forward call gives; None if one is not known."""
     given = next((record for record in node.records(Role.OUTPUT) if is_floating(record.dtype)), None)
-    if given is None or given.statistics is None or not _is_forward_operator(node):
+    is_call = _is_forward_operator(node) and not rank_of_name(node.name)
+    if given is None or given.statistics is None or not is_call:
         return None
     values = known((given.statistics.norm, given.statistics.maximum))
     if len(values) < 2 or not all(map(isfinite, values)):  # noqa: PLR2004 (both)
