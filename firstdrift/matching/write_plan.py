@@ -65,7 +65,7 @@ def _pair_seen(work: Pairing, golden: Slice, target: Slice, tensors: TensorPairi
     recorded: Nodes = golden.nodes, target.nodes
     batch = turned_batch(work.golden, work.target, work.pairs()) if work.are_other else None
     seen: Nodes = recorded if batch is None else (golden.nodes, by_sequence(target.nodes, batch))
-    rows = common_rows(seen, (golden, target))
+    rows = common_rows(seen, (golden, target), of_one_code=not work.are_other)
     if rows is not None:
         seen = rows.see(seen)
     pairer = pairer_of(work.golden, work.target) if work.are_other else None

@@ -6,8 +6,8 @@ compared  embed ─ layers.0 ─ layers.1 ────────  lm_head
 golden    embed ─ layers.0 ─ layers.1 ─ norm ─ lm_head        1 of 5 nodes: not judged
 compared  ──────────────────────────────────── lm_head
 
-golden    lm_head                                             1 of 1 nodes, nothing of the way to it:
-target    embed ─ layers.0 ─ layers.1 ─ norm ─ lm_head        not judged
+golden    lm_head                                             1 of 1 nodes: judged, and said to
+target    embed ─ layers.0 ─ layers.1 ─ norm ─ lm_head        be of the output alone
 
 | a golden node                                                  | counts as                          |
 | -------------------------------------------------------------- | ---------------------------------- |

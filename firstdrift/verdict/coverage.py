@@ -65,7 +65,7 @@ class Coverage(Tally, frozen=True):
     @property
     def is_enough(self) -> bool:
         """Whether enough was compared to say that two runs agree, where nothing differs."""
-        return self.has_nodes and self.has_outputs and not self.outputs_alone
+        return self.has_nodes and self.has_outputs
 
     @property
     def said(self) -> Message:
@@ -78,6 +78,8 @@ class Coverage(Tally, frozen=True):
         if not self.has_outputs:
             given = Message.of("coverage.slices", slices=self.outputs, compared=self.compared_outputs)
             return Message.of("coverage.some_outputs", nodes=nodes, given=given)
+        if self.outputs_alone:
+            return Message.of("coverage.outputs_alone", nodes=nodes)
         return Message.of(
             "coverage.with_hidden" if self.before_outputs else "coverage.with_outputs", nodes=nodes
         )

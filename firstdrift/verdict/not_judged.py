@@ -75,8 +75,6 @@ def _how_much(judged: SliceJudgement) -> Message:
     nodes, compared = coverage.nodes, coverage.compared_nodes
     if lacks == "nodes" and coverage.backward_nodes and 2 * compared >= nodes:
         lacks, nodes, compared = "backward", coverage.backward_nodes, coverage.compared_backward_nodes
-    if coverage.outputs_alone and coverage.has_nodes and coverage.has_outputs:
-        lacks = "way"
     return Message.of(f"coverage.lacks_{lacks}", nodes=nodes, compared=compared)
 
 

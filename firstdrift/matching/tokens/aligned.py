@@ -162,6 +162,13 @@ def _sequences(given: Given, nodes: Sequence[Nodes], tree: TokenTree) -> list[in
     return numbers
 
 
+def exchanges_sequences(found: Aligned) -> bool:
+    """Tell whether two batches of one shape have the same sequences in another order."""
+    first, second = (side.shape for side in found.sides)
+    is_batch = first == second and len(first) > 1
+    return is_batch and any(piece.runs[0] != piece.runs[1] for piece in found.pieces)
+
+
 def as_they_lie(found: Aligned) -> bool:
     """Tell whether all rows of both runs are compared as they lie."""
     flat = [prod(side.shape) for side in found.sides]

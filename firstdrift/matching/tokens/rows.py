@@ -18,7 +18,7 @@ from firstdrift.dumps.storage.views import ROWS, SHAPED, SWAPPED
 from firstdrift.groups import firsts, known
 from firstdrift.matching.implementations.views import rows_of, with_steps
 from firstdrift.matching.plan import Joining, TensorPair
-from firstdrift.matching.tokens.aligned import Aligned, Piece, aligned, as_they_lie
+from firstdrift.matching.tokens.aligned import Aligned, Piece, aligned, as_they_lie, exchanges_sequences
 from firstdrift.matching.tokens.given import Given, read_recorded, token_values
 from firstdrift.matching.tokens.thresholds import HEAD_DIMENSIONS
 from firstdrift.model.node import Node
@@ -171,12 +171,14 @@ def _as_recorded_alike(pair: TensorPair) -> bool:
     return golden.statistics is not None and golden.statistics == target.statistics
 
 
-def common_rows(nodes: Nodes, slices: tuple[Slice, Slice]) -> CommonRows | None:
+def common_rows(nodes: Nodes, slices: tuple[Slice, Slice], *, of_one_code: bool = False) -> CommonRows | None:
     """Return the rows of the tokens that both runs have; None if they are as they lie, or nothing tells.
 
     Args:
         nodes: those of both runs as they are compared.
         slices: the slices that they are of.
+        of_one_code: whether the runs are of one implementation: it takes the sequences of a batch as they
+            come, and another order of them is another order of the data.
     """
     ids = list(map(token_values, nodes))
     in_passes = any(dumped.listing.rows for dumped in slices)
@@ -185,6 +187,8 @@ def common_rows(nodes: Nodes, slices: tuple[Slice, Slice]) -> CommonRows | None:
     sides = zip(nodes, slices, strict=True)
     found = aligned(*(read_recorded(side, dumped.listing.rows) for side, dumped in sides))
     if found is None or (as_they_lie(found) and not in_passes):
+        return None
+    if of_one_code and exchanges_sequences(found):
         return None
     return CommonRows(_rows(found, 0), _rows(found, 1), found.pieces)
 

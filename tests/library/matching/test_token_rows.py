@@ -61,6 +61,22 @@ def rows_of(golden: Slice, target: Slice) -> CommonRows | None:
 
 
 @pytest.mark.parametrize(
+    ("target", "of_one_code", "are_common"),
+    [
+        pytest.param([[6, 7, 8], [3, 4, 5]], True, False, id="another-order-of-the-data"),
+        pytest.param([[6, 7, 8], [3, 4, 5]], False, True, id="as-another-implementation-has-them"),
+        pytest.param([6, 7, 8, 3, 4, 5], True, True, id="packed-by-an-engine"),
+    ],
+)
+def test_another_order_of_a_batch_is_other_data_where_the_code_is_the_same(
+    tmp_path: Path, target: list[list[int]] | list[int], of_one_code: bool, are_common: bool
+) -> None:
+    first, second = run(tmp_path, [[3, 4, 5], [6, 7, 8]]), run(tmp_path, target)
+    rows = common_rows((first.nodes, second.nodes), (first, second), of_one_code=of_one_code)
+    assert (rows is not None) == are_common
+
+
+@pytest.mark.parametrize(
     ("golden", "target"),
     [
         pytest.param((LEFT, LEFT_MASK), (FLAT, None), id="an-engine-drops-padding"),
