@@ -67,7 +67,7 @@ interop-venv: .venv-interop/.installed
 
 demo: install
 	@$(BIN)/python examples/unpack.py
-	@echo "a rollout against its trainer: $(rollout-address)"
+	@echo "a rollout against its trainer, once one of the addresses below has been opened: $(rollout-address)"
 	@$(SERVE) \
 	  --compare examples/msprobe-llama-tensor/golden examples/msprobe-llama-tensor/target \
 	  --compare examples/msprobe-llama-statistics/golden examples/msprobe-llama-statistics/target \
