@@ -258,7 +258,7 @@ def test_numbers_are_short_to_read_and_whole_to_copy(client: TestClient) -> None
     written = re.findall(
         r'<data class="num" value="([^"]+)" title="([^"]+)">([^<]+)</data>', page(client, node["address"])
     )
-    (short,) = {short for value, title, short in written if float(value) == mean and title == value}
+    (short,) = {short for value, title, short in written if value == title == repr(mean)}
     assert len(short.replace("-", "").replace("0.", "").replace(".", "").lstrip("0").partition("e")[0]) <= 4
 
 
