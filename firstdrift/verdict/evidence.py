@@ -252,8 +252,8 @@ class Evidence:
         gave = list(self.pairs_of(self.errors[forward.index], Role.OUTPUT))
         takers = self._sharing(forward, gave, Role.INPUT)
         backward = [self._turned(one, Direction.BACKWARD) for one in takers]
-        known = [one for one in backward if one is not None]
-        return known if len(known) == len(takers) else ()
+        turned = known(backward)
+        return turned if len(turned) == len(takers) else ()
 
     def _turned(self, row: TreeRow, direction: Direction) -> TreeRow | None:
         """Return the row of the other pass of a row; None where it was not recorded."""

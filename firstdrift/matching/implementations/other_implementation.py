@@ -85,7 +85,7 @@ def modules_alone(listing: SliceListing, tree: SliceTree) -> ModulesAlone:
     one whether or not somebody recorded it.
     """
     places = {at: node for at, node in enumerate(tree.nodes) if _is_forward_module(node)}
-    holding = {id(tree.nodes[above]) for at in places for above in tree.around(at)}
+    holding = {tree.nodes[above].name for at in places for above in tree.around(at)}
     vague = _vague_classes(places.values(), holding)
     modules = [
         replace(
@@ -104,7 +104,7 @@ def _is_forward_module(node: Node) -> bool:
     return not is_operator(node) and node.direction is not Direction.BACKWARD and not holds_gradients(node)
 
 
-def _vague_classes(nodes: Iterable[Node], holding: Container[int]) -> set[str]:
+def _vague_classes(nodes: Iterable[Node], holding: Container[str]) -> set[str]:
     """Return the classes that do not say what a module does; their weights, names and shapes still tell.
 
     An exporter or a compiler gives all modules one class, whatever they do. Nobody but its author knows a
@@ -115,6 +115,6 @@ def _vague_classes(nodes: Iterable[Node], holding: Container[int]) -> set[str]:
     for node in nodes:
         if node.type_name and kind_of(node) is OpKind.OTHER:
             kinds[node.type_name].add(kind_of(replace(node, type_name="")))
-            hold_others |= {node.type_name} if id(node) in holding else set()
+            hold_others |= {node.type_name} if node.name in holding else set()
     several = {name for name, found in kinds.items() if len(found - {OpKind.OTHER}) > 1}
     return several | (kinds.keys() - hold_others)

@@ -330,6 +330,7 @@ def test_outputs_are_not_one_quantity_where_something_is_done_in_between() -> No
     [
         (1.5, 1.0, "matching.incomparable.other_form"),  # 1 + w here, w there
         (1.5, 1.4, None),  # a wrong weight
+        (2.0, 1.02, None),  # one that adds little to what is given
         (1.004, 1.0, None),  # one of another format
     ],
 )
