@@ -130,6 +130,12 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
     "--token-offset", type=int, default=0, help="Compare golden token n with target token n + this."
 )
 @click.option(
+    "--jobs",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Read and measure with so many processes; as many as there are cores, unless said.",
+)
+@click.option(
     "--fail-on",
     type=click.Choice(["warning", "error", "likely", "certain"]),
     default="error",
@@ -152,8 +158,11 @@ def compare(ctx: click.Context, /, golden: Path, target: Path, **chosen: Any) ->
     gc.disable()
     from firstdrift.comparison.compare import compare as run
     from firstdrift.comparison.exit_status import exit_status
+    from firstdrift.processes.copies import allow_copies
+    from firstdrift.processes.limits import usable_cores
 
     require_writable(chosen)
+    allow_copies((chosen["jobs"] or usable_cores()) - 1)
     options = _options(chosen)
     additions = _additions(chosen["algorithms"], chosen["postprocess_file"])
     with progress_bar() as progress:

@@ -4,8 +4,11 @@ open_dump ─▶ plan_slices ─▶ a session over all pairs of slices ─▶ re
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from itertools import chain
+from math import ceil
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -24,10 +27,14 @@ from firstdrift.comparison.stages import (
 )
 from firstdrift.comparison.user_hooks import Additions
 from firstdrift.dumps.detect import open_dump
+from firstdrift.dumps.storage.folders import files_ending
+from firstdrift.errors import DumpUnreadableError
 from firstdrift.groups import firsts, seconds
 from firstdrift.matching.plan import SlicePairing, SlicePlan
 from firstdrift.metrics.measurement import Measurement
-from firstdrift.model.slice import Coordinates, Slice
+from firstdrift.model.slice import Coordinates, Slice, SliceListing
+from firstdrift.parallel.slices import read_slice
+from firstdrift.processes.copies import share_work
 from firstdrift.verdict.baseline import Noise, noise_of
 from firstdrift.wording.message import Message
 
@@ -35,7 +42,11 @@ if TYPE_CHECKING:
     from firstdrift.comparison.algorithms import Algorithm
     from firstdrift.comparison.postprocess import Postprocess
 
-_BATCH = 256
+_BATCH = 32
+_WORTH_SHARING: Final = 200
+_BYTES_WORTH_SHARING: Final = 64 << 20
+_JSON_WORTH_SHARING: Final = 2 << 20
+"""So many pairs of tensors, or bytes of them, or of JSON, take clearly longer than to start a process."""
 
 
 class Progress(Struct, frozen=True):
@@ -142,18 +153,57 @@ class _FromDumps(InMemory):
 
     def read(self, position: int) -> tuple[Slice, Slice] | None:
         self._progress(Progress("reading", position, len(self._pairs)))
+        _read_at_once(self._readers, self._pairs[position])
         golden, target = (
             reader.read(listing) for reader, listing in zip(self._readers, self._pairs[position], strict=True)
         )
         return None if golden is None or target is None else (golden, target)
 
     def measure(self, position: int, plan: SlicePlan) -> list[Measurement]:
-        _prepare(plan, slices_to_go=len(self._pairs) - position)
-        measurements: list[Measurement] = []
-        for start in range(0, len(plan.pairs), _BATCH):
-            self._progress(Progress("measuring", position, len(self._pairs), start, len(plan.pairs)))
-            measurements += measure_pairs(plan, start, start + _BATCH)
-        return measurements
+        total, slices = len(plan.pairs), len(self._pairs)
+
+        def tell(batches: int) -> None:
+            done = min(batches * _BATCH, total)
+            self._progress(Progress("measuring", position, slices, done, total))
+
+        def measure_batch(at: int) -> list[Measurement]:
+            return measure_pairs(plan, at * _BATCH, (at + 1) * _BATCH)
+
+        tell(0)
+        count = ceil(total / _BATCH)
+        if _prepare(plan, slices_to_go=slices - position):
+            batches = share_work(measure_batch, list[Measurement], count, tell)
+        else:
+            batches = list(map(measure_batch, range(count)))
+        return list(chain.from_iterable(batches))
+
+
+def _read_at_once(readers: Sequence[DumpReader], listings: Sequence[SliceListing]) -> None:
+    """Let copies of this process read some of what a pair of slices is made of, where that takes long."""
+    waiting = [
+        (reader, part)
+        for reader, listing in zip(readers, listings, strict=True)
+        for part in reader.unread(listing)
+    ]
+    if sum(_json_bytes(part.directory) for _, part in waiting) < _JSON_WORTH_SHARING:
+        return
+
+    def read(at: int) -> Slice | None:
+        reader, part = waiting[at]
+        with suppress(DumpUnreadableError):  # it is told where it is read
+            return read_slice(reader.dump, part)
+        return None
+
+    found = share_work(read, Slice | None, len(waiting))
+    for (reader, part), read_slice_of in zip(waiting, found, strict=True):
+        if read_slice_of is not None:
+            reader.keep(part, read_slice_of)
+
+
+def _json_bytes(folder: Path) -> int:
+    with suppress(OSError):
+        return sum(file.stat().st_size for file in files_ending(folder, ".json"))
+    return 0
 
 
 def _noise(
@@ -185,9 +235,14 @@ def _require_names(algorithms: "Sequence[Algorithm]") -> None:
     require_names(algorithms, COLUMNS)
 
 
-def _prepare(plan: SlicePlan, slices_to_go: int) -> None:
-    """Get ready to measure slices of the size of this one; where no values are read, nothing is imported."""
-    if volume := sum(pair.data_bytes for pair in plan.pairs):
+def _prepare(plan: SlicePlan, slices_to_go: int) -> bool:
+    """Get ready to measure slices of the size of this one; tell whether several processes are worth it.
+
+    Where no values are read, nothing is imported.
+    """
+    sizes = list(filter(None, (pair.data_bytes for pair in plan.pairs)))
+    if sizes:
         from firstdrift.metrics.elementwise.measure import prepare_engine
 
-        prepare_engine(volume * slices_to_go)
+        prepare_engine(sum(sizes) * slices_to_go)
+    return len(sizes) >= _WORTH_SHARING or sum(sizes) >= _BYTES_WORTH_SHARING

@@ -11,6 +11,7 @@ from firstdrift.comparison.session import Planned
 from firstdrift.comparison.stages import plan_slice
 from firstdrift.comparison.user_hooks import Additions
 from firstdrift.errors import DumpUnreadableError
+from firstdrift.groups import not_in
 from firstdrift.matching.plan import SlicePlan
 from firstdrift.metrics.measurement import Measurement
 from firstdrift.model.slice import RECORDED_ORDER, Coordinates, Dump, Problem, Slice, SliceListing
@@ -109,6 +110,14 @@ class DumpReader:
         """
         found = self._looked_at[listing] = read_slice(self.dump, listing)
         return found
+
+    def unread(self, listing: SliceListing) -> list[SliceListing]:
+        """Return what has not been looked at of a slice: itself, or the parts that it is merged from."""
+        return not_in(listing.parts or (listing,), self._looked_at)
+
+    def keep(self, listing: SliceListing, found: Slice) -> None:
+        """Keep a slice that was read elsewhere until it is read here."""
+        self._looked_at[listing] = found
 
     def forget_but(self, listings: Iterable[SliceListing]) -> None:
         """Keep what was looked at only of slices that are compared, merged or not."""

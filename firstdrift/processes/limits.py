@@ -23,6 +23,7 @@ GIB: Final = 1 << 30
 
 _ONE_GROUP: Final = "/sys/fs/cgroup/memory.max"
 _OLD_GROUP: Final = "/sys/fs/cgroup/memory/memory.limit_in_bytes"
+_CORES_OF_GROUP: Final = "/sys/fs/cgroup/cpu.max"
 _FIRST_TO_GO: Final = "500"
 """Of -1000 to 1000: where the machine runs out of memory, such a process is ended before those at 0."""
 
@@ -46,6 +47,15 @@ def memory_of_machine() -> int:
         with suppress(OSError, ValueError):  # no such file; the word "max"
             total = min(total, int(Path(file).read_text("ascii")))
     return total
+
+
+def usable_cores() -> int:
+    """Return how many processor cores the processes here may use: the machine's, or those of a container."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    with suppress(OSError, ValueError):  # no such file; the word "max"
+        quota, period = map(int, Path(_CORES_OF_GROUP).read_text("ascii").split())
+        cores = min(cores, max(1, quota // period))
+    return cores
 
 
 def limit_memory(most: int) -> None:

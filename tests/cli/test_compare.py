@@ -41,6 +41,18 @@ def other_input(unpacked: Unpacked) -> tuple[Path, Path]:
     return dump / "golden", dump / "target"
 
 
+@pytest.mark.parametrize("name", ["msprobe/llama_tensor_mix_perturb", "msprobe/dp2_stat_mix"])
+def test_the_answer_is_the_same_with_any_number_of_processes(
+    firstdrift: Run, unpacked: Unpacked, name: str
+) -> None:
+    dump = unpacked(name)
+    said = []
+    for jobs in ("1", "3"):
+        done = firstdrift("compare", "--json", "--jobs", jobs, dump / "golden", dump / "target")
+        said.append(json.loads(done.out) | {"seconds": None})
+    assert said[0] == said[1]
+
+
 def test_the_text_says_first_what_matters_first(firstdrift: Run, main_case: tuple[Path, Path]) -> None:
     done = firstdrift("compare", *main_case)
     lines = done.out.splitlines()

@@ -8,7 +8,6 @@ from what has been kept.
 """
 
 import logging
-import os
 import signal
 import threading
 import time
@@ -25,7 +24,7 @@ from firstdrift.catalogue.jobs import queue as jobs
 from firstdrift.catalogue.jobs.lease import worker_gone, worker_seen
 from firstdrift.catalogue.migrate import upgrade
 from firstdrift.errors import CatalogueError
-from firstdrift.processes.limits import Limits
+from firstdrift.processes.limits import Limits, usable_cores
 from firstdrift_worker.supervisor import Manner, Supervisor
 
 log = logging.getLogger(__name__)
@@ -85,8 +84,7 @@ def work_until_signal(
     stopping = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stopping.set())
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    manner = Manner(database_url, processes or cores, roots, limits)
+    manner = Manner(database_url, processes or usable_cores(), roots, limits)
     with _open(database_url) as engine, Supervisor(engine, jobs.worker_name(), manner) as supervisor:
         _take_turns(engine, supervisor.name, stopping, supervisor.turn)
 

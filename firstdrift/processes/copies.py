@@ -1,0 +1,122 @@
+"""Share work with copies of this process: they have all that it has, and what they find comes back.
+
+    0 1 2 3 4 5 6    with 2 copies    this process does 0 3 6, they do 1 4 and 2 5
+
+What a copy could not do, however it ended, this process does itself, and so whatever is wrong with it shows
+here. Copies are allowed where no other thread may hold a lock that the work needs: a command of the
+terminal, not a notebook or a server.
+"""
+
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Final, Generic, NoReturn, TypeVar
+
+from msgspec import DecodeError, ValidationError
+from msgspec.msgpack import Decoder, Encoder
+
+from firstdrift.processes.apart import end_with_parent
+
+Found = TypeVar("Found")
+
+_LEFT_ALONE: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+_most_copies = 0
+
+
+def allow_copies(most: int) -> None:
+    """Let this process share its work with so many copies from now on: at first, with none."""
+    global _most_copies  # noqa: PLW0603 (of the process, as what it may open)
+    _most_copies = most
+
+
+def share_work(
+    work: Callable[[int], Found],
+    kind: Any,  # noqa: ANN401 (a type)
+    count: int,
+    done: Callable[[int], None] = lambda _: None,
+) -> list[Found]:
+    """Call a function with 0, 1, ... `count` - 1 in as many processes as may be; return what it returns.
+
+    Args:
+        work: the function; it changes nothing that is needed afterwards.
+        kind: the type of what it returns: records, as msgspec has them, or built-in types.
+        count: how often it is called.
+        done: is told now and then how much of the work is done.
+    """
+    processes = min(_most_copies + 1, count)
+    shares = [range(first, count, processes) for first in range(processes)]
+    copies = [_Copy(work, share, kind) for share in shares[1:]]
+    found: dict[int, Found] = {}
+    try:
+        for at in shares[0] if shares else ():
+            found[at] = work(at)
+            done(min(count, len(shares) * len(found)))
+        for copy, share in zip(copies, shares[1:], strict=True):
+            answers = copy.answers()
+            found.update(zip(share, map(work, share) if answers is None else answers, strict=True))
+    finally:
+        for copy in copies:
+            copy.end()
+    return [found[at] for at in range(count)]
+
+
+class _Copy(Generic[Found]):
+    """A copy of this process that does a share of the work."""
+
+    def __init__(self, work: Callable[[int], Found], share: Sequence[int], kind: Any) -> None:  # noqa: ANN401
+        self._kind = kind
+        ended, self._alive = os.pipe()
+        self._line, answers = os.pipe()
+        self._process = os.fork()
+        if self._process == 0:
+            os.close(self._alive)
+            os.close(self._line)
+            _work_and_end(work, share, ended, answers)
+        os.close(ended)
+        os.close(answers)
+
+    def answers(self) -> list[Found] | None:
+        """Wait for what the copy found; None if it did not get so far."""
+        with os.fdopen(os.dup(self._line), "rb") as line:
+            written = line.read()
+        try:
+            return Decoder(list[self._kind], dec_hook=_made).decode(written)  # type: ignore[name-defined]
+        except (DecodeError, ValidationError):
+            return None
+
+    def end(self) -> None:
+        """End the copy, if it has not ended yet."""
+        with suppress(ProcessLookupError):
+            os.kill(self._process, signal.SIGKILL)
+        os.waitpid(self._process, 0)
+        os.close(self._line)
+        os.close(self._alive)
+
+
+def _work_and_end(work: Callable[[int], object], share: Iterable[int], ended: int, answers: int) -> NoReturn:
+    status = 1
+    try:
+        for number in _LEFT_ALONE:
+            signal.signal(number, signal.SIG_DFL)
+        threading.Thread(target=end_with_parent, args=(ended,), daemon=True).start()
+        written = Encoder(enc_hook=_plain).encode(list(map(work, share)))
+        with os.fdopen(answers, "wb") as line:
+            line.write(written)
+        status = 0
+    finally:
+        os._exit(status)
+
+
+def _plain(value: object) -> str:
+    if isinstance(value, Path):
+        return str(value)
+    raise NotImplementedError
+
+
+def _made(known: Any, plain: Any) -> Any:  # noqa: ANN401
+    return known(plain)
