@@ -75,14 +75,17 @@ def _measure(pair: TensorPair) -> Measurement:
 
         return measure_joined(pair.golden, pair.target, pair.parts, load_tensor, bool(pair.transform))
     sides = pair.golden, pair.target
-    is_whole = pair.golden.location is not None and not any(map(is_part_of_rank, sides))
-    measure = partial(
-        measure_pair,
-        may_reshape=bool(pair.transform),
-        logits=is_whole and (is_logits(pair) or is_file_of_logits(pair)),
-        scores=is_whole and may_be_scores(pair),
-    )
-    if not any(side.shards for side in sides):
+    may_reshape = bool(pair.transform)
+    if pair.golden.location is None or any(map(is_part_of_rank, sides)):
+        measure = partial(measure_pair, may_reshape=may_reshape)
+    else:
+        measure = partial(
+            measure_pair,
+            may_reshape=may_reshape,
+            logits=is_logits(pair) or is_file_of_logits(pair),
+            scores=may_be_scores(pair),
+        )
+    if pair.golden.shards is None and pair.target.shards is None:
         return measure(*sides, load_tensor)
     from firstdrift.metrics.ranks.merged import measure_shards
 

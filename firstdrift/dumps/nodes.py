@@ -6,13 +6,16 @@
 from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from itertools import chain, count
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from msgspec.structs import replace
 
 from firstdrift.model.names import NameParts, enclosing_paths
 from firstdrift.model.node import Direction, Node, NodeKind
 from firstdrift.model.tensor import Role, TensorRecord
+
+_KINDS: Final = {kind.value: kind for kind in NodeKind}
+_DIRECTIONS: Final = {direction.value: direction for direction in Direction}
 
 Tensors = tuple[TensorRecord, ...]
 Item = TypeVar("Item")
@@ -44,7 +47,7 @@ def distinct(name: str, taken: set[str]) -> str:
 def with_distinct_keys(records: Iterable[TensorRecord]) -> Tensors:
     """Give the tensors of a node keys of their own; the first of a key keeps it."""
     records = tuple(records)
-    if len({(record.role, record.key) for record in records}) == len(records):
+    if len(records) <= 1 or len({(record.role, record.key) for record in records}) == len(records):
         return records
     taken: defaultdict[Role, set[str]] = defaultdict(set)
     return tuple(replace(record, key=distinct(record.key, taken[record.role])) for record in records)
@@ -78,9 +81,9 @@ def call_node(
     return Node(
         name=name,
         path=parts.path,
-        kind=NodeKind(parts.kind),
+        kind=_KINDS[parts.kind],
         type_name=parts.type_name,
-        direction=Direction(parts.direction),
+        direction=_DIRECTIONS[parts.direction],
         call=parts.call,
         order=order,
         parent=parent,

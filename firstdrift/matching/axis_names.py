@@ -16,8 +16,10 @@ from firstdrift.wording.message import Message
 def lay_alike(pair: TensorPair) -> TensorPair:
     """Return a pair whose dimensions are in the same order, if their names tell that they are not."""
     golden, target = pair.golden, pair.target
+    if golden.location is None or target.location is None or target.shape is None:
+        return pair
     order = _order(golden, target)
-    if order is None or target.shape is None or target.location is None:
+    if order is None:
         return pair
     shape = tuple(target.shape[axis] for axis in order)
     location = replace(target.location, view=(ViewStep(PERMUTED, order), *target.location.view))

@@ -248,10 +248,10 @@ def _exchanged_role(golden: Node, target: Node) -> Role | None:
 
 def _are_exchanged(golden: Sequence[TensorRecord], target: Sequence[TensorRecord]) -> bool:
     """Tell whether two tensors are clearly nearer to the two of the other side in reverse order."""
-    own = list(map(value_distance, golden, target))
     near = known_distances(golden, reversed(target))
     if len(near) < len(golden) or min(near) > ARGUMENTS_AGREE:
         return False
+    own = map(value_distance, golden, target)
     far = [1.0 if distance is None else distance for distance in own]
     return min(near) * TIMES_FARTHER < min(far) and max(near) <= max(far)
 

@@ -80,7 +80,7 @@ class SliceTree(Struct, frozen=True):
 
     def modules(self, indexes: Iterable[int]) -> list[int]:
         """Return those of some nodes that are modules."""
-        return [index for index in indexes if not is_operator(self.nodes[index])]
+        return [index for index in indexes if self.nodes[index].kind is not NodeKind.API]
 
     def backward_of(self, index: int) -> int | None:
         """Return the backward node of a forward node's call."""
@@ -201,7 +201,9 @@ def holds_gradients(node: Node) -> bool:
     """Tell whether a node stands for the gradients of a module's parameters."""
     if node.type_name == PARAMETERS_GRAD:
         return True
-    return bool(node.tensors) and all(tensor.role is Role.GRADIENT for tensor in node.tensors)
+    if not node.tensors or node.tensors[0].role is not Role.GRADIENT:
+        return False
+    return all(tensor.role is Role.GRADIENT for tensor in node.tensors)
 
 
 def pass_of(node: Node) -> tuple[bool, bool]:
@@ -241,7 +243,7 @@ def is_operator(node: Node) -> bool:
 
 def modules_among(nodes: Iterable[Node]) -> list[Node]:
     """Return those of some nodes that are modules."""
-    return [node for node in nodes if not is_operator(node)]
+    return [node for node in nodes if node.kind is not NodeKind.API]
 
 
 def are_of_one_family(golden: Node, target: Node) -> bool:

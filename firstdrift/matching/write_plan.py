@@ -190,8 +190,10 @@ def _settle_partial_dump(plan: SlicePlan, work: Pairing) -> SlicePlan:
 
 def _is_part_left_open(pair: TensorPair) -> bool:
     """Tell whether a pair could be compared if the one rank that was asked for were not alone."""
-    parts = list(filter(is_part_of_rank, (pair.golden, pair.target)))
-    return pair.incomparable is not None and any(part.shards and not part.shards.of for part in parts)
+    if pair.incomparable is None:
+        return False
+    parts = filter(is_part_of_rank, (pair.golden, pair.target))
+    return any(part.shards and not part.shards.of for part in parts)
 
 
 def _notes_on_ranks(plan: SlicePlan, golden: Slice, target: Slice) -> Iterator[Message]:

@@ -79,17 +79,16 @@ def _empty_shapes(golden: Shape | None, target: Shape | None) -> tuple[Shape, Sh
     if golden is None or target is None:
         return None
     # Neither statistics nor digests depend on how the same elements are arranged in dimensions.
-    if math.prod(golden) != math.prod(target):
+    size = math.prod(golden)
+    if golden != target and size != math.prod(target):
         raise IncomparableError(shapes_differ(golden, target))
-    return None if math.prod(golden) else (golden, target)
+    return None if size else (golden, target)
 
 
 def _require_one_kind(golden: TensorRecord, target: TensorRecord) -> None:
-    for side, record in (("golden", golden), ("target", target)):
-        if record.problem is not None:
-            raise IncomparableError(
-                Message.of("metrics.of_side", side=side_named(side), problem=record.problem)
-            )
+    if golden.problem is not None or target.problem is not None:
+        side, problem = ("target", target.problem) if golden.problem is None else ("golden", golden.problem)
+        raise IncomparableError(Message.of("metrics.of_side", side=side_named(side), problem=problem))
     if golden.is_tensor != target.is_tensor:
         raise IncomparableError(
             Message.of("metrics.against", golden=_describe(golden), target=_describe(target))

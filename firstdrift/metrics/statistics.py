@@ -76,7 +76,8 @@ def difference_of_statistics(golden: SideSummary, target: SideSummary) -> Statis
         *differences,
         *_each(_relative, differences, sides[0]),
         error_bound=_error_bound(_with_norm(golden, target), _beyond_text(*sides, differences)),
-        nonfinite_differs=any(map(_nonfinite_differs, sides[0][:2], sides[1][:2])),
+        nonfinite_differs=_nonfinite_differs(golden.maximum, target.maximum)
+        or _nonfinite_differs(golden.minimum, target.minimum),
     )
 
 
@@ -96,14 +97,14 @@ def _beyond_digits(difference: float | None, golden: float | None, target: float
 
 def _is_text(numbers: _Four) -> bool:
     """Tell statistics that were written with five digits: all are that short, some need nearly as many."""
-    known = [number for number in numbers if number and math.isfinite(number)]
-    if not all(float(_short(number)) == number for number in known):
-        return False
-    return sum(_digits(_short(number)) >= _DIGITS - 1 for number in known) > 1
-
-
-def _short(number: float) -> str:
-    return f"{number:.{_DIGITS - 1}e}"
+    nearly_all = 0
+    for number in numbers:
+        if number and math.isfinite(number):
+            text = f"{number:.{_DIGITS - 1}e}"
+            if float(text) != number:
+                return False
+            nearly_all += _digits(text) >= _DIGITS - 1
+    return nearly_all > 1
 
 
 def _digits(text: str) -> int:

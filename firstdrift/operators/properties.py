@@ -43,6 +43,7 @@ def may_be_product(label: str) -> bool:
     return any(word in name for module in registry().modules.values() for word in module.product_words)
 
 
+@lru_cache(_MOST_REMEMBERED)
 def parameter_positions(type_name: str) -> frozenset[str]:
     """Return the keys of the arguments of a call that are weights, as those of `linear(x, weight, bias)`."""
     known = _parameter_positions()

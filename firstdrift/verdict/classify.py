@@ -213,13 +213,15 @@ def _explain(case: Case, own: Classified, classified: Sequence[Classified]) -> N
     """Find out what explains the errors of a row, and whether more came in than anything explains."""
     if _entered_unexplained(case):
         _blame_what_surrounds(case, classified)
+    if not case.error.output:  # there is nothing to explain
+        own.amplification = case.error.output
+        return
     explain(case)
     if case.row.last > case.row.index and (added := added_inside(case)):
         case.added = added
         case.explained = explained_by_added(case)
-    if case.error.output is not None:
-        own.amplification = _ratio(case.error.output, case.explained)
-        case.jumped = jumps(case, case.explained)
+    own.amplification = _ratio(case.error.output, case.explained)
+    case.jumped = jumps(case, case.explained)
 
 
 def _name(case: Case, own: Classified, rule: ClassRule) -> None:

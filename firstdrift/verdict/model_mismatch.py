@@ -34,10 +34,9 @@ def unlikeness(plan: SlicePlan, rows: Sequence[TreeRow]) -> Message | None:
 def _has_other_width(pair: TensorPair) -> bool:
     """Tell whether two tensors differ in more than the number of tokens."""
     golden, target = pair.golden.shape, pair.target.shape
-    is_part = is_part_of_rank(pair.golden) or is_part_of_rank(pair.target)
-    if pair.incomparable is None or not golden or not target or is_part:
+    if pair.incomparable is None or not golden or not target or golden[-1] == target[-1]:
         return False
-    return golden[-1] != target[-1]
+    return not (is_part_of_rank(pair.golden) or is_part_of_rank(pair.target))
 
 
 def _hidden_size(plan: SlicePlan, row: TreeRow) -> tuple[int, int] | None:

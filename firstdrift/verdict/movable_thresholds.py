@@ -67,7 +67,7 @@ class Thresholds(Struct, frozen=True, omit_defaults=True):
 
     def roundoff(self, *dtypes: str) -> float:
         """Return the coarsest unit roundoff among dtypes; float32's where none is a floating dtype."""
-        known = [self._roundoff_of(dtype) for dtype in frozenset(dtypes) if dtype in UNIT_ROUNDOFF]
+        known = [self._roundoff_of(dtype) for dtype in dtypes if dtype in UNIT_ROUNDOFF]
         return max(known, default=self.roundoff_float32)
 
     def drift(self, roundoff: float) -> float:

@@ -13,13 +13,14 @@ mask of floats against one of booleans, a weight against its quantised form) are
 """
 
 import math
+from collections.abc import Callable
 from typing import NamedTuple
 
 from firstdrift.matching.plan import TensorPair
 from firstdrift.metrics.measurement import Measurement, MeasurementKind
 from firstdrift.model.tensor import UNDERFLOW, UNIT_ROUNDOFF, Role, is_floating
 from firstdrift.verdict.fixed_thresholds import STATISTICS_ROUNDING
-from firstdrift.verdict.movable_thresholds import DEFAULTS, Thresholds
+from firstdrift.verdict.movable_thresholds import DEFAULTS
 from firstdrift.wording.message import Message
 
 
@@ -41,20 +42,22 @@ class PairError(NamedTuple):
     underflow: float = 0.0
 
 
-def pair_error(pair: TensorPair, measurement: Measurement, limits: Thresholds = DEFAULTS) -> PairError:
-    """Reduce a measurement to one number."""
+def pair_error(
+    pair: TensorPair, measurement: Measurement, roundoff: Callable[..., float] = DEFAULTS.roundoff
+) -> PairError:
+    """Reduce a measurement to one number; `roundoff` gives the coarsest unit roundoff among dtypes."""
     if are_of_other_kinds(pair) and not measurement.equal:
-        return PairError(None, non_finite=False, discrete=False, roundoff=limits.roundoff_float32)
+        return PairError(None, non_finite=False, discrete=False, roundoff=roundoff())
     discrete = pair.target.is_tensor and not is_floating(pair.target.dtype)
-    roundoff = limits.roundoff(pair.golden.dtype, pair.target.dtype)
     is_gradient = pair.target.role is Role.GRADIENT
     value, non_finite = _value(measurement, discrete=discrete, whole=is_gradient)
-    return PairError(value, non_finite, discrete, roundoff, _underflow(pair, measurement))
+    unit = roundoff(pair.golden.dtype, pair.target.dtype)
+    return PairError(value, non_finite, discrete, unit, _underflow(pair, measurement))
 
 
 def _underflow(pair: TensorPair, measurement: Measurement) -> float:
-    spacing = max(UNDERFLOW.get(pair.golden.dtype, 0.0), UNDERFLOW.get(pair.target.dtype, 0.0))
-    side = measurement.golden
+    lost, side = UNDERFLOW.get, measurement.golden
+    spacing = max(lost(pair.golden.dtype, 0.0), lost(pair.target.dtype, 0.0))
     if not spacing or side is None or not side.size or not side.norm:
         return 0.0
     return spacing * math.sqrt(side.size) / abs(side.norm)

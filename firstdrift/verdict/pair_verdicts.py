@@ -19,8 +19,8 @@ def _judge(evidence: Evidence, classification: Classification, index: int) -> Pa
     if error.value is None:
         reason = why_incomparable(evidence.plan.pairs[index], evidence.measurements[index])
         return PairJudgement(Verdict.INCOMPARABLE, None, (reason,))
-    row, own = evidence.row_of(index), classification.rows[evidence.row_of(index).index]
-    outside = classification.input_row
+    row = evidence.row_of(index)
+    own, outside = classification.rows[row.index], classification.input_row
     if outside is not None and row.order >= evidence.rows[outside].order:
         verdict, reasons = _with_other_input(evidence, error)
     elif own.worst_pair == index and own.node_class in ORIGINS:

@@ -6,6 +6,7 @@ by the operator's signature, or because the very same values are a parameter of 
 
 import math
 from collections.abc import Sequence
+from functools import cache
 
 from msgspec import Struct, field
 
@@ -92,8 +93,9 @@ def row_errors(
 
     Of what ran after other experts were chosen the rows are left out that went to them.
     """
+    roundoff = cache(limits.roundoff)
     errors = [
-        pair_error(pair, measured, limits) for pair, measured in zip(plan.pairs, measurements, strict=True)
+        pair_error(pair, measured, roundoff) for pair, measured in zip(plan.pairs, measurements, strict=True)
     ]
     row_of_match = rows_by_match(rows)
     parameters = known_parameters(plan.pairs)

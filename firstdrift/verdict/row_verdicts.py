@@ -71,7 +71,7 @@ def judge_rows(
             RowJudgement(
                 verdict=Verdict.WARNING
                 if own_rules and node_class is NodeClass.HEALED
-                else max(verdicts, key=_severity, default=Verdict.PASS),
+                else max(verdicts, key=_SEVERITIES.__getitem__, default=Verdict.PASS),
                 node_class=node_class,
                 reasons=reasons,
                 input_error=error.input,
@@ -92,10 +92,6 @@ def _amplification(error: RowErrors) -> float | None:
     if not error.input:
         return math.inf if error.output else None
     return error.output / error.input if math.isfinite(error.input) else None
-
-
-def _severity(verdict: Verdict) -> int:
-    return verdict.severity
 
 
 def _own_verdict(own: Classified, *, own_rules: bool) -> list[Verdict]:
@@ -137,4 +133,5 @@ def _roll_up(error: int, warning: int, incomparable: int, unmatched: int, origin
     return RollUp(error, warning, incomparable, unmatched, origins, _BY_SEVERITY[worst])
 
 
-_BY_SEVERITY = sorted(Verdict, key=_severity)
+_SEVERITIES = {verdict: verdict.severity for verdict in Verdict}
+_BY_SEVERITY = sorted(Verdict, key=_SEVERITIES.__getitem__)

@@ -77,9 +77,9 @@ class RecordReader(Struct):
         """Return inputs, outputs and parameters of a module or an operator call; say what is malformed."""
         found: list[TensorRecord] = []
         for section, values in _parts(record, problems):
-            if section in _ROLES:
+            if (role := _ROLES.get(section)) is not None:
                 for key, value in _values(section, values, problems):
-                    self._collect(_ROLES[section], key, value, found)
+                    self._collect(role, key, value, found)
             elif section not in _NOTES:
                 problems.append(Message.of("dumps.record.unknown_part", part=repr(section)))
         return with_distinct_keys(found)
@@ -96,31 +96,27 @@ class RecordReader(Struct):
 
     def _collect(self, role: Role, key: str, value: object, found: list[TensorRecord]) -> None:
         if isinstance(value, dict) and type(value.get("type")) is str:
-            found.append(self._leaf(role, key, value))
-        elif isinstance(value, dict | list):
+            is_tensor = value["type"] in _TENSOR_TYPES or "shape" in value or "dtype" in value
+            found.append(self._tensor(role, key, value) if is_tensor else _scalar(role, key, value))
+        elif isinstance(value, (dict, list)):
             for name, inner in items_of(value):
                 self._collect(role, f"{key}.{name}", inner, found)
         elif value is not None:
             found.append(TensorRecord(role, key, type(value).__name__, (), scalar=str(value)))
 
-    def _leaf(self, role: Role, key: str, leaf: Mapping[str, Any]) -> TensorRecord:
-        is_tensor = leaf["type"] in _TENSOR_TYPES or "shape" in leaf or "dtype" in leaf
-        return self._tensor(role, key, leaf) if is_tensor else _scalar(role, key, leaf["type"], leaf)
-
     def _tensor(self, role: Role, key: str, leaf: Mapping[str, Any]) -> TensorRecord:
         problems: list[Message] = []
-        shape = _shape(leaf.get("shape"), problems)
-        digest = leaf.get("md5")
-        requires_grad = leaf.get("requires_grad")
-        data_name = leaf.get("data_name")
+        read = leaf.get
+        digest, requires_grad, data_name = read("md5"), read("requires_grad"), read("data_name")
+        shape, dtype = _shape(read("shape"), problems), _dtype(read("dtype"), problems)
         return TensorRecord(
-            role=role,
-            key=key,
-            dtype=_dtype(leaf.get("dtype"), problems),
-            shape=shape,
-            statistics=_statistics(leaf, problems),
-            digest=None if digest is None else str(digest),
-            location=None if data_name is None else self._location(data_name, problems),
+            role,
+            key,
+            dtype,
+            shape,
+            _statistics(leaf, problems),
+            None if digest is None else str(digest),
+            None if data_name is None else self._location(data_name, problems),
             requires_grad=requires_grad if isinstance(requires_grad, bool) else None,
             problem=joined(*problems) if problems else None,
         )
@@ -189,20 +185,23 @@ def canonical_dtype(recorded: str) -> str:
     return _OTHER_DTYPE_NAMES.get(name, name)
 
 
-def _scalar(role: Role, key: str, type_name: str, leaf: Mapping[str, Any]) -> TensorRecord:
+def _scalar(role: Role, key: str, leaf: Mapping[str, Any]) -> TensorRecord:
     rest = {name: value for name, value in leaf.items() if name not in _BESIDE_A_SCALAR}
     value = next(iter(rest.values())) if len(rest) == 1 else rest
-    return TensorRecord(role, key, type_name, (), scalar=str(value))
+    return TensorRecord(role, key, leaf["type"], (), scalar=str(value))
 
 
 def _shape(recorded: object, problems: list[Message]) -> tuple[int, ...] | None:
-    if isinstance(recorded, list) and _WHOLE.issuperset(map(type, recorded)) and _are_sizes(recorded):
-        return tuple(recorded)
+    if type(recorded) is list and _WHOLE.issuperset(map(type, recorded)):
+        shape = tuple(recorded)
+        if _are_sizes(shape):
+            return shape
     problems.append(Message.of("dumps.record.bad_shape", recorded=_describe(recorded)))
     return None
 
 
-def _are_sizes(numbers: list[int]) -> bool:
+@lru_cache
+def _are_sizes(numbers: tuple[int, ...]) -> bool:
     return not numbers or (min(numbers) >= 0 and max(*numbers, prod(numbers)) <= LARGEST_NUMBER)
 
 

@@ -59,7 +59,7 @@ def read_json(file: Path) -> JsonFile:
         DumpUnreadableError: it cannot be read, is not complete JSON, is nested too deeply, or holds too much.
     """
     text = _read_text(file)
-    if sum(map(text.count, ",[{")) > MOST_VALUES:
+    if len(text) > MOST_VALUES and sum(map(text.count, ",[{")) > MOST_VALUES:
         raise DumpUnreadableError(
             Message.of("dumps.json.too_many_values", most=MOST_VALUES), path=file, hint=_DUMP_LESS
         )
@@ -113,7 +113,7 @@ def parse_json(text: str) -> JsonFile:
             repeated.extend(key for key, count in counts.items() if count > 1)
         return found
 
-    if "\\ud" in text or "\\uD" in text:
+    if "\\" in text and ("\\ud" in text or "\\uD" in text):
         text = _ESCAPE.sub(lambda match: ("\\" if match["lone"] else "") + match[0], text)
     return JsonFile(json.loads(text, object_pairs_hook=as_object), tuple(repeated))
 

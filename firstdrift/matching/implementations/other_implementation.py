@@ -42,11 +42,11 @@ def are_other_implementations(golden: SliceTree, target: SliceTree) -> bool:
     Where a run tells no classes, or has hardly any modules, it is not known, and false.
     """
     leaves = _by_name(golden), _by_name(target)
-    fewest = min(sum(side.values()) for side in leaves)
+    fewest = min(side.total() for side in leaves)
     told = [any(seconds(side)) for side in leaves]
-    if fewest < LEAST_LEAVES or not all(told) or _were_renamed(golden, target):
+    if fewest < LEAST_LEAVES or not all(told) or (leaves[0] & leaves[1]).total() >= SAME_CODE * fewest:
         return False
-    return (leaves[0] & leaves[1]).total() < SAME_CODE * fewest
+    return not _were_renamed(golden, target)
 
 
 def _were_renamed(golden: SliceTree, target: SliceTree) -> bool:

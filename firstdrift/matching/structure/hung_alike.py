@@ -41,9 +41,9 @@ def _without_lists(own: Slice, other: Slice) -> Slice:
 
 def _possible_lists(own: Slice) -> Iterator[Node]:
     """Yield the modules that take and give nothing, and in which no operator runs."""
-    of_operators = {node.parent for node in own.nodes if is_operator(node)}
-    modules = modules_among(own.nodes)
-    return (node for node in modules if not node.tensors and node.name not in of_operators)
+    bare = [node for node in modules_among(own.nodes) if not node.tensors]
+    of_operators = {node.parent for node in own.nodes if is_operator(node)} if bare else set()
+    return (node for node in bare if node.name not in of_operators)
 
 
 def _outside(node: Node, lists: Mapping[str, Node]) -> Node:
