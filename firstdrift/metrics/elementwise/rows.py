@@ -43,7 +43,7 @@ def row_profile(golden: Array, target: Array) -> RowProfile | None:
 
 
 def _norms(rows: Array) -> Array:
-    return np.asarray(np.sqrt(np.einsum("ij,ij->i", rows, rows)))
+    return np.asarray(np.sqrt(np.einsum("ij,ij->i", rows, rows.conj()).real))
 
 
 def swapped_choices(golden: Array, target: Array) -> tuple[int, ...] | None:
