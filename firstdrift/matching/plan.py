@@ -144,8 +144,10 @@ class TensorPair(Struct, frozen=True, gc=False):
     @property
     def data_bytes(self) -> int:
         """An estimate, made from records alone, of how much data is read to measure the pair."""
+        if self.incomparable is not None or (self.golden.location is None and not self.golden_parts):
+            return 0
         records = [*chain.from_iterable(self._recorded().values())]
-        if self.incomparable is not None or any(record.location is None for record in records):
+        if any(record.location is None for record in records):
             return 0
         return sum(record.data_bytes for record in records)
 

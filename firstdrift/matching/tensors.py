@@ -173,8 +173,9 @@ def _tensor_pair(
     if golden.is_tensor is not target.is_tensor:
         kinds = {"golden": _kind_of(golden), "target": _kind_of(target)}
         transform, incomparable = (), Message.of("matching.incomparable.other_kinds", **kinds)
-    made = [how_dequantised(golden), how_dequantised(target)]
+    made = [how_dequantised(record) for record in records if record.location is not None]
     if any(made):
+        made = list(map(how_dequantised, records))
         transform = (*_dequantised(made), *transform)
         if all(made):
             # Both were rounded to whole numbers already: what is left has to agree like other floats.

@@ -11,7 +11,7 @@ numpy is imported with the first values to be read: of dumps of statistics alone
 """
 
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from msgspec.structs import replace
 
@@ -25,6 +25,9 @@ from firstdrift.wording.phrases import side_named
 
 if TYPE_CHECKING:
     from firstdrift.metrics.arrays import Load
+
+
+_NONE_RECORDED: Final = Statistics()
 
 
 def measure_pair(
@@ -113,7 +116,7 @@ def _describe(record: TensorRecord) -> Message:
 
 
 def _has_statistics(record: TensorRecord) -> bool:
-    return record.statistics not in (None, Statistics())
+    return record.statistics is not None and record.statistics != _NONE_RECORDED
 
 
 def _statistics(record: TensorRecord, side: str, load: "Load") -> TensorRecord | SideSummary:

@@ -18,12 +18,13 @@ digits, what those digits leave open is no error.
 
 import math
 from collections.abc import Callable
+from itertools import starmap
 from typing import TypeAlias, TypeGuard
 
 from msgspec.structs import replace
 
 from firstdrift.groups import known
-from firstdrift.metrics.masks import agreeing_masks
+from firstdrift.metrics.masks import ZERO_FOR_SOFTMAX, agreeing_masks
 from firstdrift.metrics.measurement import (
     Measurement,
     MeasurementKind,
@@ -69,16 +70,26 @@ def measure_statistics(golden: TensorRecord | SideSummary, target: TensorRecord 
 
 def difference_of_statistics(golden: SideSummary, target: SideSummary) -> StatisticDifferences:
     """Return the differences, target - golden, and what they say about the error of the tensor."""
-    golden, target = agreeing_masks(_known(golden), _known(target))
+    are_plain = _is_plain(golden) and _is_plain(target)
+    if not are_plain:
+        golden, target = agreeing_masks(_known(golden), _known(target))
     sides = _four(golden), _four(target)
     differences = _each(_difference, *sides)
+    ends = zip(sides[0][:2], sides[1][:2], strict=True)
     return StatisticDifferences(
         *differences,
         *_each(_relative, differences, sides[0]),
         error_bound=_error_bound(_with_norm(golden, target), _beyond_text(*sides, differences)),
-        nonfinite_differs=_nonfinite_differs(golden.maximum, target.maximum)
-        or _nonfinite_differs(golden.minimum, target.minimum),
+        nonfinite_differs=not are_plain and any(starmap(_nonfinite_differs, ends)),
     )
+
+
+def _is_plain(side: SideSummary) -> bool:
+    """Tell whether all four are known and finite, none was lost, and none is of a mask: the usual case."""
+    four = _four(side)
+    if None in four or not math.isfinite(sum(known(four))):
+        return False
+    return not side.has_underflown and (side.minimum or 0.0) > ZERO_FOR_SOFTMAX
 
 
 def _beyond_text(golden: _Four, target: _Four, differences: _Four) -> _Four:

@@ -20,6 +20,7 @@ from firstdrift.matching.cross_framework.layer_ops import Line, Op, first_input,
 from firstdrift.matching.cross_framework.thresholds import MOST_ADDENDS
 from firstdrift.matching.plan import NodeMatch
 from firstdrift.matching.tree import SliceTree
+from firstdrift.model.tensor import Role
 from firstdrift.operators.kinds import OpKind
 from firstdrift.operators.recognise import kind_of
 
@@ -64,9 +65,14 @@ def _operands(tree: SliceTree, line: Line | None) -> dict[str, tuple[str, ...]]:
 
 def _has_bare_sums(tree: SliceTree) -> bool:
     """Tell whether there are such sums, before the whole slice is laid out."""
+    gives_first = (
+        at
+        for at, node in enumerate(tree.nodes)
+        if node.tensors and not (node.tensors[0].role is Role.INPUT and node.tensors[0].is_tensor)
+    )
     return any(
-        kind_of(node) is OpKind.ADD
-        and first_output(tree, index) is not None
-        and first_input(tree, index) is None
-        for index, node in enumerate(tree.nodes)
+        kind_of(tree.nodes[at]) is OpKind.ADD
+        and first_output(tree, at) is not None
+        and first_input(tree, at) is None
+        for at in gives_first
     )
