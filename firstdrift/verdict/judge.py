@@ -6,6 +6,8 @@ Evidence ─▶ Classification ─▶ verdicts of pairs ─▶ verdicts of rows 
 from collections import Counter
 from collections.abc import Callable, Sequence
 
+from msgspec.structs import replace
+
 from firstdrift.errors import SettingsError
 from firstdrift.matching.plan import SlicePlan
 from firstdrift.metrics.measurement import Measurement
@@ -23,7 +25,6 @@ from firstdrift.verdict.judgement import (
     OWN_RULES,
     Counts,
     PairJudgement,
-    RowJudgement,
     SliceJudgement,
     Verdict,
 )
@@ -96,34 +97,18 @@ def judge(evidence: Evidence, rules: str = OWN_RULES, *, other_input: bool = Fal
     plan, rows = evidence.plan, evidence.rows
     own_rules = rules == OWN_RULES
     classification = classify(evidence, other_input=other_input)
-    classified, logits = classification.rows, last_output(evidence)
+    logits = last_output(evidence)
     own = judge_pairs(evidence, classification)
     pairs = own if own_rules else _by_tool(evidence, rules)
     called = classes(evidence, classification, own, logits)
     judged = judge_rows(evidence, classification, called, pairs, own_rules=own_rules)
-    unlike = unlikeness(plan, rows)
-    # Of two models, what happens to have the same shape differs anyway: no error begins there.
-    comparable = evidence.in_order if unlike is None else ()
-    origins = _origins(evidence, classification, judged, comparable, own_rules=own_rules)
-    weak = [row for row in comparable if own_rules and row.index in classification.weak]
-    golden_token, target_token = chosen_tokens(evidence, logits)
     judgement = SliceJudgement(
         coordinates=plan.target.coordinates,
         rows=with_roll_ups(rows, judged),
         pairs=tuple(pairs),
         counts=_count(plan, pairs),
-        origins=tuple(
-            finding_of_row(evidence, row, judged[row.index], classified[row.index] if own_rules else None)
-            for row in origins
-        ),
         worst=worst_finding(evidence, judged),
-        logits=None if logits is None else finding_of_pair(evidence, logits, pairs[logits]),
-        logits_error=None if logits is None else evidence.pair_errors[logits].value,
         roundoff=classification.roundoff,
-        weak_origins=tuple(finding_of_row(evidence, row, judged[row.index]) for row in weak),
-        logits_recorded=logits in evidence.logits,
-        golden_token=golden_token,
-        target_token=target_token,
         inputs_agree=inputs_agree(evidence, classification),
         positions=positions(evidence),
         compared_outputs=evidence.measured_outputs,
@@ -132,43 +117,73 @@ def judge(evidence: Evidence, rules: str = OWN_RULES, *, other_input: bool = Fal
         rules=rules,
         communications=tuple(communications_of(evidence, classification, judged)),
         limits=evidence.limits,
-        noise=None if logits is None else evidence.noise.of_output(evidence.row_of(logits)) or None,
-        chosen_otherwise=logits is not None and may_be_another_choice(evidence, logits),
-        logits_pair=logits,
-        unlike=unlike,
+        unlike=unlikeness(plan, rows),
         choice=_first_choice(evidence, classification),
-        systematic=systematic_differences(evidence) if own_rules and unlike is None else (),
         coverage=coverage_of(evidence),
         given=classification.given,
         equality=equality_of(evidence),
-        training=training_of(evidence) if own_rules and plan.target.coordinates.step is not None else None,
     )
-    return with_first_differences(evidence, judgement) if rules == BITWISE else judgement
+    if logits is not None:
+        judgement = _with_last_output(judgement, evidence, logits)
+    if own_rules:
+        return _by_own_rules(judgement, evidence, classification)
+    return _by_rules_of_tool(judgement, evidence)
+
+
+def _with_last_output(judgement: SliceJudgement, evidence: Evidence, pair: int) -> SliceJudgement:
+    golden_token, target_token = chosen_tokens(evidence, pair)
+    return replace(
+        judgement,
+        logits=finding_of_pair(evidence, pair, judgement.pairs[pair]),
+        logits_error=evidence.pair_errors[pair].value,
+        logits_pair=pair,
+        logits_recorded=pair in evidence.logits,
+        golden_token=golden_token,
+        target_token=target_token,
+        noise=evidence.noise.of_output(evidence.row_of(pair)) or None,
+        chosen_otherwise=may_be_another_choice(evidence, pair),
+    )
 
 
 def _by_tool(evidence: Evidence, rules: str) -> list[PairJudgement]:
     return _TOOLS[rules](evidence.plan, evidence.measurements, evidence.pair_errors, evidence.limits)
 
 
-def _origins(
-    evidence: Evidence,
-    classification: Classification,
-    judged: Sequence[RowJudgement],
-    comparable: Sequence[TreeRow],
-    *,
-    own_rules: bool,
-) -> Sequence[TreeRow]:
-    """List the rows at which an error begins, in the order of execution."""
-    origins = [row for row in comparable if _is_origin(judged[row.index], own_rules=own_rules)]
-    if not own_rules:
-        return origins
-    of_rows = classification.rows
-    felt = [row for row in origins if affects_output(of_rows[row.index], evidence.errors[row.index])]
-    return beside(evidence, classification, felt)
+def _by_own_rules(
+    judgement: SliceJudgement, evidence: Evidence, classification: Classification
+) -> SliceJudgement:
+    """Add what only our own rules know: where an error begins, or may, what differs throughout, training."""
+    if evidence.plan.target.coordinates.step is not None:
+        judgement = replace(judgement, training=training_of(evidence))
+    # Of two models, what happens to have the same shape differs anyway: no error begins there.
+    if judgement.unlike is not None:
+        return judgement
+    judged, classified = judgement.rows, classification.rows
+    wrong = [row for row in _in_error(judgement, evidence) if judged[row.index].node_class in ORIGINS]
+    felt = [row for row in wrong if affects_output(classified[row.index], evidence.errors[row.index])]
+    weak = [row for row in evidence.in_order if row.index in classification.weak]
+    return replace(
+        judgement,
+        origins=tuple(
+            finding_of_row(evidence, row, judged[row.index], classified[row.index])
+            for row in beside(evidence, classification, felt)
+        ),
+        weak_origins=tuple(finding_of_row(evidence, row, judged[row.index]) for row in weak),
+        systematic=systematic_differences(evidence),
+    )
 
 
-def _is_origin(judged: RowJudgement, *, own_rules: bool) -> bool:
-    return judged.verdict is Verdict.ERROR and (not own_rules or judged.node_class in ORIGINS)
+def _by_rules_of_tool(judgement: SliceJudgement, evidence: Evidence) -> SliceJudgement:
+    """Add what another tool's rules flag, none of it in two models."""
+    flagged = _in_error(judgement, evidence) if judgement.unlike is None else ()
+    origins = tuple(finding_of_row(evidence, row, judgement.rows[row.index]) for row in flagged)
+    judgement = replace(judgement, origins=origins)
+    return with_first_differences(evidence, judgement) if judgement.rules == BITWISE else judgement
+
+
+def _in_error(judgement: SliceJudgement, evidence: Evidence) -> list[TreeRow]:
+    """List the rows that are in error, in the order of execution."""
+    return [row for row in evidence.in_order if judgement.rows[row.index].verdict is Verdict.ERROR]
 
 
 def _count(plan: SlicePlan, pairs: Sequence[PairJudgement]) -> Counts:

@@ -292,12 +292,12 @@ class SliceJudgement(Struct, frozen=True):
     rows: tuple[RowJudgement, ...]
     pairs: tuple[PairJudgement, ...]
     counts: Counts
-    origins: tuple[Finding, ...]
     worst: Finding | None
-    logits: Finding | None
-    logits_error: float | None
     roundoff: float
-    logits_recorded: bool
+    origins: tuple[Finding, ...] = ()
+    logits: Finding | None = None
+    logits_error: float | None = None
+    logits_recorded: bool = False
     golden_token: int | None = None
     target_token: int | None = None
     weak_origins: tuple[Finding, ...] = ()

@@ -33,9 +33,9 @@ def _is_compared_forward(evidence: Evidence, index: int) -> bool:
     return is_forward and is_tensor and error.value is not None and not error.discrete
 
 
-def chosen_tokens(evidence: Evidence, logits: int | None) -> tuple[int | None, int | None]:
+def chosen_tokens(evidence: Evidence, logits: int) -> tuple[int | None, int | None]:
     """Return the tokens that the golden and the target logits choose; None where none were measured."""
-    known = evidence.measurements[logits].logits if logits is not None else None
+    known = evidence.measurements[logits].logits
     return (None, None) if known is None else (known.last.golden_top, known.last.target_top)
 
 

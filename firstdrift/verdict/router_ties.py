@@ -16,16 +16,16 @@ import math
 import re
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
-from typing import TypeAlias
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple, TypeAlias
 
 from msgspec import Struct
 
-from firstdrift.groups import firsts, known, seconds
+from firstdrift.groups import gathered, known
 from firstdrift.matching.plan import Joining, SlicePlan, TensorPair
 from firstdrift.metrics.measurement import Measurement, MeasurementKind, SideSummary
 from firstdrift.model.node import Direction, NodeKind
-from firstdrift.model.tensor import Role, is_floating
+from firstdrift.model.tensor import Role, TensorRecord, is_floating
 from firstdrift.operators.kinds import ROW_BY_ROW, OpKind
 from firstdrift.operators.paths import (
     is_feed_forward,
@@ -63,6 +63,10 @@ class Choice(Struct, frozen=True):
     swapped: int | None = None
     tokens: int = 0
     of_calls: bool = False
+
+    def holds(self, index: int) -> bool:
+        """Tell whether the row at an index is among the experts, or around one of them."""
+        return self.block <= index <= self.last
 
 
 def may_be_scores(pair: TensorPair) -> bool:
@@ -102,8 +106,7 @@ def find_choices(
     search = _Search(rows, plan, measurements, experts)
     found: dict[int, Choice] = {}
     for choice in (*search.by_scores(), *search.by_numbers(), *search.by_rows(), *search.by_calls()):
-        known = any(one.block <= choice.block <= one.last for one in found.values())
-        if not known:
+        if not any(one.holds(choice.block) for one in found.values()):
             found[choice.block] = choice
     return tuple(sorted(found.values(), key=lambda choice: choice.order))
 
@@ -112,6 +115,16 @@ def _may_have_experts(rows: Sequence[TreeRow]) -> bool:
     """Look for experts in all names at once: most models have none, and many names."""
     names = "\n".join(name for row in rows for name in (*row.golden, *row.target)).lower()
     return may_speak_of_experts(names)
+
+
+class _Given(NamedTuple):
+    """In how many rows a tensor of an expert lies on either side; of which pair, if both sides have it."""
+
+    row: TreeRow
+    label: str
+    golden: int
+    target: int
+    pair: int | None = None
 
 
 class _Search:
@@ -129,17 +142,18 @@ class _Search:
         self.row_of_match = rows_by_match(rows)
         self.pairs = [(index, pair, self.row_of_match[pair.match]) for index, pair in enumerate(plan.pairs)]
         self.pairs = [one for one in self.pairs if one[2].direction is not Direction.BACKWARD]
-        self.of_row: Mapping[int, list[tuple[int, TensorPair]]] = defaultdict(list)
-        for index, pair, row in self.pairs:
-            self.of_row[row.index].append((index, pair))
+        self.of_row = gathered((row.index, (index, pair)) for index, pair, row in self.pairs)
+        self.is_merged = any(side.coordinates.merged for side in (plan.golden, plan.target))
 
     def by_scores(self) -> Iterator[Choice]:
         """Yield the choices that scores show: of each block the first that runs."""
         seen: set[int] = set()
         for index, pair, row in sorted(self.pairs, key=lambda one: one[2].order):
             swapped = self.measurements[index].swapped
-            block = self._block(row) if swapped is not None else None
-            if swapped is None or block is None or block.index in seen or row.index in self.of_experts:
+            if swapped is None or row.index in self.of_experts:
+                continue
+            block = self._block(row)
+            if block is None or block.index in seen:
                 continue
             seen.add(block.index)
             tokens = math.prod((pair.target.shape or ())[:-1])
@@ -162,49 +176,42 @@ class _Search:
 
     def by_rows(self) -> Iterator[Choice]:
         """Yield the choices that show in how many rows experts were given, if they are as many in all."""
-        sizes: dict[tuple[_Step, str], list[tuple[int, int]]] = defaultdict(list)
-        shown: dict[_Step, tuple[int, int]] = {}
-        renumbered: set[_Step] = set()
-        # Ranks that have experts of their own may all number them from 0.
-        is_merged = any(side.coordinates.merged for side in (self.plan.golden, self.plan.target))
-        for index, pair, row in self.pairs:
-            golden, target = pair.golden.shape, pair.target.shape
-            step = self._step(row)
-            if step is not None and golden and target and golden[-1] == target[-1]:
-                renumbered |= {step} if not is_merged and _are_numbered_otherwise(row) else set()
-                sizes[step, pair.target.label].append((math.prod(golden[:-1]), math.prod(target[:-1])))
-                shown[step] = min(shown.get(step, (row.order, index)), (row.order, index))
-        for row, label, golden_rows, target_rows in self._given_on_one_side():
-            step = self._step(row)
-            if step is not None:
-                sizes[step, label].append((golden_rows, target_rows))
+        given = [(step, one) for one in self._given() if (step := self._step(one.row)) is not None]
+        shown = gathered((step, (one.row.order, one.pair)) for step, one in given if one.pair is not None)
         alone = {self._step(self.rows[index]) for index in self.experts if self.rows[index].match is None}
-        for (step, _), each in sizes.items():
-            totals = {sum(firsts(each)), sum(seconds(each))}
-            others = step in renumbered or any(golden != target for golden, target in each)
-            if step in shown and (step in alone or (others and len(totals) == 1)):
-                order, index = shown[step]
+        renumbered = {step for step, one in given if self._is_of_another_number(one)}
+        for (step, _), each in gathered(((step, one.label), one) for step, one in given).items():
+            if step in shown and (step in alone or _went_elsewhere(each, renumbered=step in renumbered)):
+                order, index = min(shown[step])
                 yield Choice(order - 1, step[0], self.rows[step[0]].last, index)
+
+    def _is_of_another_number(self, given: _Given) -> bool:
+        # Ranks that have experts of their own may all number them from 0.
+        return not self.is_merged and given.pair is not None and _are_numbered_otherwise(given.row)
 
     def by_calls(self) -> Iterator[Choice]:
         """Yield the choices that calls show: expert after expert runs, and only those that were chosen.
 
         Then there are more calls on one side, or one that is given the weights of another expert.
         """
-        is_merged = any(side.coordinates.merged for side in (self.plan.golden, self.plan.target))
-        for index in () if is_merged else self.experts:
-            around = self.rows[index]
-            inside = self.rows[index + 1 : around.last + 1]
-            calls = [one for one in inside if one.kind is NodeKind.API and one.parent == index]
-            block = self._block(around) if calls else None
-            shown = next((at for one in calls for at, _ in self.of_row[one.index]), None)
-            is_known = _place(around) is not None  # an expert of its own says by its name which it is
-            if block is None or shown is None or is_known or around.golden != around.target:
+        for around in () if self.is_merged else (self.rows[index] for index in self.experts):
+            if around.golden != around.target or _place(around) is not None:  # its name says which it is
                 continue
-            alone = {bool(one.golden) for one in calls if one.match is None and _takes_weights(one)}
-            if len(alone) == 1 or self._run_other_experts(calls):
+            calls = self._calls_in(around)
+            shown = next((at for one in calls for at, _ in self.of_row[one.index]), None)
+            block = self._block(around)
+            if shown is not None and block is not None and self._were_called_otherwise(calls):
                 order = min(one.order for one in calls) - 1
                 yield Choice(order, block.index, block.last, shown, of_calls=True)
+
+    def _calls_in(self, around: TreeRow) -> list[TreeRow]:
+        """Return the operators that run right in a row."""
+        inside = self.rows[around.index + 1 : around.last + 1]
+        return [one for one in inside if one.kind is NodeKind.API and one.parent == around.index]
+
+    def _were_called_otherwise(self, calls: Sequence[TreeRow]) -> bool:
+        alone = {bool(one.golden) for one in calls if one.match is None and _takes_weights(one)}
+        return len(alone) == 1 or self._run_other_experts(calls)
 
     def _run_other_experts(self, calls: Sequence[TreeRow]) -> bool:
         """Tell whether a call is given the weights that another one has on the golden side."""
@@ -219,14 +226,21 @@ class _Search:
         positions = parameter_positions(last_part(row.type_name))
         return (at for at, pair in self.of_row[row.index] if pair.golden.key in positions)
 
-    def _given_on_one_side(self) -> Iterator[tuple[TreeRow, str, int, int]]:
-        """Yield what experts have in one dump alone: label, and in how many rows it lies on either side."""
+    def _given(self) -> Iterator[_Given]:
+        """Yield what experts have on both sides with rows as wide, then what they have in one dump alone."""
+        for index, pair, row in self.pairs:
+            golden, target = pair.golden.shape, pair.target.shape
+            if golden and target and golden[-1] == target[-1]:
+                yield _Given(row, pair.target.label, math.prod(golden[:-1]), math.prod(target[:-1]), index)
+        yield from self._given_on_one_side()
+
+    def _given_on_one_side(self) -> Iterator[_Given]:
         for at, left in enumerate((self.plan.unmatched_golden_tensors, self.plan.unmatched_target_tensors)):
             for tensor in left:
                 row = self.row_of_match.get(tensor.match)
                 if row is not None and row.index in self.of_experts and tensor.record.shape:
                     rows = math.prod(tensor.record.shape[:-1])
-                    yield row, tensor.record.label, *((0, rows) if at else (rows, 0))
+                    yield _Given(row, tensor.record.label, *((0, rows) if at else (rows, 0)))
 
     def _step(self, row: TreeRow) -> _Step | None:
         """Return which step of a numbered expert a row is, whichever expert it is; None if of none."""
@@ -249,25 +263,44 @@ class _Search:
         """Return how many experts each token goes to; None if nothing tells."""
         if not tokens:
             return None
-        given: dict[tuple[str, str], dict[str, int]] = defaultdict(dict)
         for row in self.rows[block.index : block.last + 1]:
             for _, pair in self.of_row[row.index]:
                 shape = pair.golden.shape or pair.target.shape or ()
-                place = _place(row)
-                is_whole = not is_floating(pair.target.dtype) and pair.target.is_tensor
                 if pair.joining is Joining.OF_EXPERTS and shape:
                     return _whole(math.prod(shape[:-1]), tokens, experts)
-                if is_whole and len(shape) > 1 and math.prod(shape[:-1]) == tokens and shape[-1] < experts:
+                if _lists_experts(pair.target, shape, tokens, experts):
                     return shape[-1]
-                if place is not None and pair.golden.shape and pair.golden.is_tensor:
-                    given[place["name"], pair.golden.label][place["number"]] = math.prod(
-                        pair.golden.shape[:-1]
-                    )
-        for row, label, golden_rows, _ in self._given_on_one_side():
-            place = _place(row)
-            if place is not None and block.index < row.index <= block.last:
-                given[place["name"], label][place["number"]] = golden_rows
-        return _whole(max((sum(rows.values()) for rows in given.values()), default=0), tokens, experts)
+        return _whole(self._rows_in_all(block), tokens, experts)
+
+    def _rows_in_all(self, block: TreeRow) -> int:
+        """Add up in how many rows the experts of a block were given the same tensor, on the golden side."""
+        given: dict[tuple[str, str], dict[str, int]] = defaultdict(dict)
+        for row, label, rows in self._golden_rows(block):
+            if (place := _place(row)) is not None:
+                given[place["name"], label][place["number"]] = rows
+        return max((sum(rows.values()) for rows in given.values()), default=0)
+
+    def _golden_rows(self, block: TreeRow) -> Iterator[tuple[TreeRow, str, int]]:
+        for row in self.rows[block.index : block.last + 1]:
+            for _, pair in self.of_row[row.index]:
+                if pair.golden.shape and pair.golden.is_tensor:
+                    yield row, pair.golden.label, math.prod(pair.golden.shape[:-1])
+        for one in self._given_on_one_side():
+            if block.index < one.row.index <= block.last:
+                yield one.row, one.label, one.golden
+
+
+def _lists_experts(tensor: TensorRecord, shape: Sequence[int], tokens: int, experts: int) -> bool:
+    """Tell whether a tensor holds a few whole numbers for each token, as those of the chosen experts."""
+    if is_floating(tensor.dtype) or not tensor.is_tensor or len(shape) < 2:  # noqa: PLR2004
+        return False
+    return math.prod(shape[:-1]) == tokens and shape[-1] < experts
+
+
+def _went_elsewhere(given: Sequence[_Given], *, renumbered: bool) -> bool:
+    """Tell whether experts were given other rows than on the golden side, but as many in all."""
+    is_as_many = sum(one.golden for one in given) == sum(one.target for one in given)
+    return is_as_many and (renumbered or any(one.golden != one.target for one in given))
 
 
 def _takes_weights(row: TreeRow) -> bool:
@@ -330,26 +363,40 @@ def excuse(choices: Sequence[Choice], row: TreeRow, pair: TensorPair, measured: 
     before = [choice for choice in choices if choice.order < row.order]
     if not before or row.direction is Direction.BACKWARD or pair.target.role is Role.GRADIENT:
         return Excuse()
-    own = next((choice for choice in reversed(before) if choice.block <= row.index <= choice.last), None)
+    own = next((choice for choice in reversed(before) if choice.holds(row.index)), None)
     if any(choice.swapped is None for choice in before):
-        by_statistics = measured.kind is MeasurementKind.STATISTICS
-        is_by_number = own is not None and own.of_calls and row.kind is NodeKind.API
-        return Excuse(is_within=own is not None, tells_little=by_statistics, is_by_number=is_by_number)
-    rows = measured.by_row.rows if measured.by_row is not None else 0
-    left_out = sum((choice.swapped or 0) * _rows_at_once(choice, own, rows) for choice in before)
+        return _excuse_of_any_row(own, row, measured)
+    left_out = _rows_left_out(before, own, measured)
     if own is None:
         return Excuse(left_out)
-    is_known = left_out < own.tokens
-    tokens = math.prod((pair.target.shape or ())[:-1])
-    is_sorted = pair.joining is not Joining.OF_EXPERTS and (is_of_experts(row) or tokens != own.tokens)
-    return Excuse(left_out, not is_known or is_sorted, is_known and is_sorted)
+    if left_out >= own.tokens:
+        return Excuse(left_out, is_within=True)
+    is_sorted = _is_sorted(own, row, pair)
+    return Excuse(left_out, is_within=is_sorted, is_set_aside=is_sorted)
 
 
-def _rows_at_once(choice: Choice, own: Choice | None, rows: int) -> int:
-    """Return how many rows one choice spoils, of a tensor that has several for each token."""
-    if choice is own or not choice.tokens:
-        return 1
-    return max(1, -(-rows // choice.tokens))
+def _excuse_of_any_row(own: Choice | None, row: TreeRow, measured: Measurement) -> Excuse:
+    """Say what is excused where it is not known how many tokens went elsewhere."""
+    by_statistics = measured.kind is MeasurementKind.STATISTICS
+    is_by_number = own is not None and own.of_calls and row.kind is NodeKind.API
+    return Excuse(is_within=own is not None, tells_little=by_statistics, is_by_number=is_by_number)
+
+
+def _is_sorted(own: Choice, row: TreeRow, pair: TensorPair) -> bool:
+    """Tell whether the rows of a tensor stand in the order of experts, and not of tokens."""
+    if pair.joining is Joining.OF_EXPERTS:
+        return False
+    return is_of_experts(row) or math.prod((pair.target.shape or ())[:-1]) != own.tokens
+
+
+def _rows_left_out(before: Sequence[Choice], own: Choice | None, measured: Measurement) -> int:
+    """Return how many rows choices spoil, of a tensor that may have several for each token."""
+    rows = measured.by_row.rows if measured.by_row is not None else 0
+    return sum(
+        (choice.swapped or 0)
+        * (1 if choice is own or not choice.tokens else max(1, -(-rows // choice.tokens)))
+        for choice in before
+    )
 
 
 def hides(choices: Sequence[Choice], row: TreeRow, pair: TensorPair, measured: Measurement) -> bool:
