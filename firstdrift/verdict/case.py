@@ -66,6 +66,12 @@ class Progress:
     outstanding: frozenset[int] = frozenset()
     peers_before: set[PeerGroup] = field(default_factory=set)
 
+    def see(self, error: RowErrors) -> None:
+        """Remember what a row gave."""
+        if error.output is not None and not error.is_set_aside:
+            self.seen = max(self.seen or 0.0, error.output)
+        self.seen_whole = max(self.seen_whole, self.seen or 0.0, error.whole_output)
+
 
 class Scope(Flag):
     """What kind of row one is: several may hold."""

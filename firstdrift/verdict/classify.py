@@ -148,7 +148,8 @@ def _given_to_model(evidence: Evidence) -> float:
         return 0.0
     error = evidence.errors[forward[0].index]
     limit = _limit_of_given(evidence.limits, error.roundoff or evidence.limits.roundoff_float32)
-    return error.input if error.input is not None and error.input <= limit else 0.0
+    given = error.input or 0.0
+    return given if given <= limit else 0.0
 
 
 def _limit_of_given(limits: Thresholds, roundoff: float) -> float:
@@ -188,14 +189,18 @@ def _looked_up_another(case: Case) -> bool:
     Its weight agrees, and what it gave is no multiple of what it gave in the golden run. What is made of
     positions, as a rotation is, looks up no rows of a weight.
     """
-    error, pair, after_fault = case.error, case.error.output_pair, case.progress.first_origin is not None
-    if not (error.unsure and embeds_tokens(case.row)) or pair is None or after_fault:
+    error, pair = case.error, case.error.output_pair
+    if pair is None or not error.unsure or not embeds_tokens(case.row) or _may_have_other_rows(case):
         return False
-    has_other_weight = case.weights or bool(error.parameter and case.evidence.systematic_weights)
-    if has_other_weight or case.evidence.is_later_step or not math.isfinite(error.output or 0.0):
-        return False
-    limit = case.limits.peer_floor * case.roundoff
-    return (error.output or 0.0) > limit and not _is_multiple(case.evidence.measurements[pair], limit)
+    limit, off = case.limits.peer_floor * case.roundoff, _finite(error.output)
+    return off > limit and not _is_multiple(case.evidence.measurements[pair], limit)
+
+
+def _may_have_other_rows(case: Case) -> bool:
+    """Tell whether the weight of an embedding may be another one, or a fault before may have reached it."""
+    if case.weights or case.evidence.is_later_step or case.progress.first_origin is not None:
+        return True
+    return bool(case.error.parameter and case.evidence.systematic_weights)
 
 
 def _is_multiple(measured: Measurement, limit: float) -> bool:
@@ -254,8 +259,8 @@ def _go_on(case: Case, own: Classified) -> None:
     """Remember what the rows after this one are held against."""
     progress, row, error = case.progress, case.row, case.error
     is_origin = own.node_class in ORIGINS and affects_output(own, error)
-    if is_origin and progress.first_origin is None:
-        progress.first_origin, progress.level = case.evidence.places[row.index], _level_of_fault(case)
+    if is_origin:
+        _begin_fault(case)
     progress.has_tie |= own.is_tie
     if row.parent is not None:
         _tell_what_surrounds(case, row.parent, is_origin=is_origin)
@@ -263,11 +268,22 @@ def _go_on(case: Case, own: Classified) -> None:
         progress.peers_before.add(peer_group(row))
     if row.direction is Direction.BACKWARD and case.evidence.runs_alone(row):
         progress.seen_difference = max(progress.seen_difference, _difference(case))
-    if error.output is not None and not error.is_set_aside:
-        progress.seen = max(progress.seen or 0.0, error.output)
-    if case.evidence.is_later_step and not case.weights and math.isfinite(error.parameter or 0.0):
-        progress.trained = max(progress.trained, error.parameter or 0.0)
-    progress.seen_whole = max(progress.seen_whole, progress.seen or 0.0, error.whole_output)
+    progress.see(error)
+    if case.evidence.is_later_step and not case.weights:
+        progress.trained = max(progress.trained, _finite(error.parameter))
+
+
+def _begin_fault(case: Case) -> None:
+    """Remember where the first error begins, and how large errors were before."""
+    progress = case.progress
+    if progress.first_origin is None:
+        progress.first_origin = case.evidence.places[case.row.index]
+        noise = NOISE_BEFORE.value * _finite(progress.seen)
+        progress.level = max(case.limits.floor * case.roundoff, noise)
+
+
+def _finite(error: float | None) -> float:
+    return error if error is not None and math.isfinite(error) else 0.0
 
 
 def _difference(case: Case) -> float:
@@ -297,12 +313,6 @@ def _tell_what_surrounds(case: Case, parent: int, *, is_origin: bool) -> None:
         progress.known_inside[parent] = progress.known_inside[index] or tells
     progress.inside[parent] = max(progress.inside[parent], inside)
     progress.origins_inside[parent] += progress.origins_inside[index] + is_origin
-
-
-def _level_of_fault(case: Case) -> float:
-    seen = case.progress.seen
-    noise = seen if seen is not None and math.isfinite(seen) else 0.0
-    return max(case.limits.floor * case.roundoff, NOISE_BEFORE.value * noise)
 
 
 def _entered_unexplained(case: Case) -> bool:
@@ -397,7 +407,7 @@ def _blame_what_surrounds(case: Case, classified: Sequence[Classified]) -> None:
     That is the module whose own code, between its children, made the input. Where the other dump has none of
     the modules around the row, it is the operator that made the input in the golden run, or the row itself.
     """
-    evidence, progress, error = case.evidence, case.progress, case.error
+    evidence, error = case.evidence, case.error
     alone = _alone_before(case)
     maker = _maker(case) if alone is None else None
     surrounding = alone or maker or _surrounding(case)
@@ -412,10 +422,9 @@ def _blame_what_surrounds(case: Case, classified: Sequence[Classified]) -> None:
         blamed.node_class = NodeClass.STRUCTURE_DIFFERS
         blamed.reasons = (runs_alone(evidence, alone, case.row, error),)
         blamed.is_shown_by_no_pair = True
-    if progress.first_origin is None:
-        progress.level, progress.first_origin = _level_of_fault(case), evidence.places[case.row.index]
+    _begin_fault(case)
     for above in evidence.above(surrounding):
-        progress.origins_inside[above.index] += 1
+        case.progress.origins_inside[above.index] += 1
 
 
 def _maker(case: Case) -> TreeRow | None:

@@ -39,22 +39,20 @@ def communications_of(
             continue
         arguments = [evidence.plan.pairs[index].target for index in evidence.errors[row.index].pairs]
         group, operator = group_of(arguments), row.type_name.rpartition(".")[2]
-        one_by_one: Sequence[PeerMessage | None] = tuple(messages(row.type_name, arguments))
-        for message in one_by_one or (None,):
-            given, taken, result = _in_and_out(evidence, row, message)
-            limit = _limit(evidence, classification, row)
-            is_off = taken is not None and taken > limit and given is not None
-            worst = replace(judged[row.index], worst_pair=given)
+        for message in tuple(messages(row.type_name, arguments)) or (None,):
             kind = (operator, group) if message is None else (message.sends, message.peer)
+            worst, differs, agrees = _in_and_out(evidence, classification, row, message)
             yield Communication(
                 node=row.target[0],
                 operator=operator if message is None else message.operator,
                 group=group,
                 peer=None if message is None else message.peer,
                 number=counts[kind],
-                given=finding_of_row(evidence, row, worst) if is_off else None,
-                differs=None if result is None else result > limit,
-                agrees=taken is not None and not is_off,
+                given=None
+                if worst is None
+                else finding_of_row(evidence, row, replace(judged[row.index], worst_pair=worst)),
+                differs=differs,
+                agrees=agrees,
             )
             counts[kind] += 1
 
@@ -68,6 +66,20 @@ def group_of(arguments: Sequence[TensorRecord]) -> tuple[int, ...]:
 
 
 def _in_and_out(
+    evidence: Evidence, classification: Classification, row: TreeRow, message: PeerMessage | None
+) -> tuple[int | None, bool | None, bool]:
+    """Return the worst input pair if it differs, whether the output does, and whether the inputs agree."""
+    limit = _limit(evidence, classification, row)
+    given, taken, result = _errors(evidence, row, message)
+    is_off = taken is not None and taken > limit and given is not None
+    return (
+        given if is_off else None,
+        None if result is None else result > limit,
+        taken is not None and not is_off,
+    )
+
+
+def _errors(
     evidence: Evidence, row: TreeRow, message: PeerMessage | None
 ) -> tuple[int | None, float | None, float | None]:
     """Return the worst input pair, its error, and the output error: of an operator or of a message."""

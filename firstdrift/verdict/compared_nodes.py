@@ -38,25 +38,31 @@ from firstdrift.verdict.evidence import Evidence
 from firstdrift.verdict.tree import TreeRow
 
 
+class _Seen(Struct, frozen=True):
+    """What is known of the tensors of the matches: of which roles some were compared, some recorded.
+
+    Attributes:
+        compared: by match, roles of the tensors that were compared; likewise recorded, of all.
+        elsewhere: matches with an output that is another quantity on the two sides.
+    """
+
+    compared: Mapping[int, frozenset[Role]]
+    recorded: Mapping[int, frozenset[Role]]
+    elsewhere: frozenset[int]
+
+
 def coverage_of(evidence: Evidence) -> Coverage | None:
     """Count what of a pair of slices was compared; None if it is not known what there is."""
     there = evidence.plan.to_compare
     if there is None:
         return None
     seen = _seen(evidence)
-    compared = {name for row in evidence.rows if _is_compared(row, seen) for name in row.golden}
-    compared |= {name for name, other in there.alike if other in compared}
+    compared = _compared(evidence, there, seen)
+    nodes = compared | set(_missed(evidence, there, seen, compared))
     backward = {name for row in evidence.rows if row.direction is Direction.BACKWARD for name in row.golden}
-    missed = set(_missed(evidence, there, seen, compared))
-    tensors = {
-        (pair.golden_node, pair.golden.label)
-        for pair, error in zip(evidence.plan.pairs, evidence.pair_errors, strict=True)
-        if error.value is not None
-    }
+    tensors = _compared_tensors(evidence)
     has_outputs = not tensors.isdisjoint(there.outputs)
     has_before = not has_outputs and _gives_less(evidence, there) and not tensors.isdisjoint(there.before)
-    nodes = compared | missed
-    is_alone = nodes <= {node for node, _ in there.outputs} and there.target_nodes > len(nodes)
     return Coverage(
         nodes=len(nodes),
         compared_nodes=len(compared),
@@ -66,8 +72,28 @@ def coverage_of(evidence: Evidence) -> Coverage | None:
         compared_outputs=int(has_outputs or has_before),
         before_outputs=int(has_before),
         target_nodes=there.target_nodes,
-        outputs_alone=int(is_alone and bool(there.outputs)),
+        outputs_alone=int(_are_outputs_alone(nodes, there)),
     )
+
+
+def _compared(evidence: Evidence, there: ToCompare, seen: _Seen) -> set[str]:
+    """Name the golden nodes that were compared, or that give the values of one that was."""
+    compared = {name for row in evidence.rows if _is_compared(row, seen) for name in row.golden}
+    return compared | {name for name, other in there.alike if other in compared}
+
+
+def _compared_tensors(evidence: Evidence) -> set[tuple[str, str]]:
+    return {
+        (pair.golden_node, pair.golden.label)
+        for pair, error in zip(evidence.plan.pairs, evidence.pair_errors, strict=True)
+        if error.value is not None
+    }
+
+
+def _are_outputs_alone(nodes: set[str], there: ToCompare) -> bool:
+    """Tell whether the golden dump holds what the model gives and nothing else, and the target holds more."""
+    of_outputs = {node for node, _ in there.outputs}
+    return bool(of_outputs) and nodes <= of_outputs and there.target_nodes > len(nodes)
 
 
 def _gives_less(evidence: Evidence, there: ToCompare) -> bool:
@@ -84,19 +110,6 @@ def _gives_less(evidence: Evidence, there: ToCompare) -> bool:
         if left.match in sizes and left.record.role is Role.OUTPUT and left.record.is_tensor
     ]
     return bool(parts) and all(parts)
-
-
-class _Seen(Struct, frozen=True):
-    """What is known of the tensors of the matches: of which roles some were compared, some recorded.
-
-    Attributes:
-        compared: by match, roles of the tensors that were compared; likewise recorded, of all.
-        elsewhere: matches with an output that is another quantity on the two sides.
-    """
-
-    compared: Mapping[int, frozenset[Role]]
-    recorded: Mapping[int, frozenset[Role]]
-    elsewhere: frozenset[int]
 
 
 def _seen(evidence: Evidence) -> _Seen:

@@ -57,8 +57,7 @@ def _convolves(row: TreeRow) -> bool:
 def _roundoff_of(first: Sequence[RowErrors]) -> float:
     """Return the unit roundoff of the first products of one kind; 0 where it is that of their dtype."""
     exact = sorted(error.output or 0.0 for error in first if _has_exact_inputs(error))
-    is_coarse = len(first) >= WITNESSES.value and min(error.output or 0.0 for error in first) >= _COARSE
-    if not exact or not is_coarse:
+    if not exact or len(first) < WITNESSES.value or any((error.output or 0.0) < _COARSE for error in first):
         return 0.0
     in_the_middle = exact[len(exact) // 2]
     found = next((u for u in _FORMATS if in_the_middle < NEAR_FORMAT.value * u), 0.0)

@@ -14,7 +14,7 @@ from firstdrift.model.slice import Coordinates
 from firstdrift.parallel.point_to_point import is_communication
 from firstdrift.verdict.baseline import QUIET, Noise
 from firstdrift.verdict.bitwise import BITWISE, conclude_bitwise
-from firstdrift.verdict.communication import explain
+from firstdrift.verdict.communication import Explained, explain
 from firstdrift.verdict.comparable import by_input, in_order, series_of, time_of
 from firstdrift.verdict.confidence import seen_in
 from firstdrift.verdict.evidence import evidence_after_choice, evidence_of
@@ -73,17 +73,24 @@ class AllSlices:
         return None if self._origins else _gradual_drift(self._by_input[1])
 
     @cached_property
+    def _drifted(self) -> dict[Coordinates, Finding]:
+        """The output of that slice: no source, but no agreement either."""
+        drift = self._drift
+        if drift is None or drift.logits is None:
+            return {}
+        reason = Message.of("finding.drifted", off=how_far_off(drift))
+        return {drift.coordinates: replace(drift.logits, verdict=Verdict.ERROR, reasons=(reason,))}
+
+    @cached_property
     def bad_outputs(self) -> Mapping[Coordinates, Finding]:
         """Logits, or last outputs, that are bad although no error begins at a node of their slice.
 
         A slice alone does not tell: they are held against the tokens before, or drifted. They go by the
         coordinates of their slice.
         """
-        bad = {
+        return self._drifted | {
             judged.coordinates: finding for series in self._series for judged, finding in bad_logits(series)
         }
-        drifted = self._drift and _drifted(self._drift)
-        return {self._drift.coordinates: drifted} | bad if self._drift and drifted else bad
 
     def conclude(self, settled: Sequence[SliceJudgement]) -> Findings:
         """Say what the comparison found, once bad outputs have been settled in its judgements."""
@@ -94,25 +101,29 @@ class AllSlices:
             return conclude_bitwise(settled)
         ordered, inputs, origins = in_order(settled), self._by_input[0], self._origins
         bad_tokens = known(map(first_bad_token, self._series))
-        bad_token = min(bad_tokens, key=lambda token: token.coordinates.sort_key(), default=None)
-        bad_node = origins[0] if origins else None
-        drifted = self._drift and _drifted(self._drift)
-        suspects = [drifted] if drifted else _suspects(origins)
-        rank = rank_of_node(bad_node, origins, ordered) if bad_node else rank_of_input(inputs, ordered)
-        if rank is None and bad_token is not None:
-            rank = rank_of_token(bad_token, bad_tokens, ordered)
+        bad_tokens.sort(key=lambda token: token.coordinates.sort_key())
+        bad_token, bad_node = next(iter(bad_tokens), None), next(iter(origins), None)
+        suspects = list(self._drifted.values()) or _suspects(origins)
         systematic = _systematic(ordered)
         return Findings(
             summary=summarise(bad_token, bad_node, self._drift, inputs, ordered, systematic),
             first_bad_token=bad_token,
             first_bad_node=bad_node,
             input_differs=tuple(inputs),
-            rank_finding=rank,
+            rank_finding=self._rank(bad_tokens, ordered),
             suspects=tuple(suspects[:_SUSPECTS]),
             overflow=tuple(overflow for judged in ordered for overflow in judged.overflow),
             systematic=systematic,
             unlike=ordered[0].unlike if ordered and all(judged.unlike for judged in ordered) else None,
         )
+
+    def _rank(self, bad_tokens: Sequence[Finding], ordered: Sequence[SliceJudgement]) -> Message | None:
+        """Say on which rank the first bad node began, or where none did, the inputs or the tokens differ."""
+        inputs, origins = self._by_input[0], self._origins
+        rank = rank_of_node(origins[0], origins, ordered) if origins else rank_of_input(inputs, ordered)
+        if rank is None and bad_tokens:
+            return rank_of_token(bad_tokens[0], bad_tokens, ordered)
+        return rank
 
 
 def judge_after(
@@ -216,19 +227,27 @@ def _origins(comparable: Sequence[SliceJudgement], inputs: Sequence[InputDiffere
     for when, group in groupby(comparable, lambda judged: time_of(judged.coordinates)):
         judged = list(group)
         explained = explain(judged)
-        known = {(id(each.judged), each.node) for each in explained}
-        own = [finding for one in judged for finding in one.origins if not is_communication(finding.target)]
-        received = [
-            finding
-            for one in judged
-            for finding in one.origins
-            if is_communication(finding.target) and (id(one), finding.target) not in known
-        ]
-        elsewhere = own or any(time_of(difference.coordinates) == when for difference in inputs)
+        own, received = _own_and_received(judged, explained)
         given = [_given(each.source) for each in explained[:1]] if not received else []
-        kept = own if elsewhere else received + given
+        is_elsewhere = any(time_of(difference.coordinates) == when for difference in inputs)
+        kept = own if own or is_elsewhere else received + given
         found += sorted(kept, key=lambda finding: _place(finding, judged))
     return found
+
+
+def _own_and_received(
+    judged: Sequence[SliceJudgement], explained: Sequence[Explained]
+) -> tuple[list[Finding], list[Finding]]:
+    """Tell the origins of one step that are of a rank itself from those that came, and nothing explains."""
+    known = {(id(each.judged), each.node) for each in explained}
+    begun = [(id(one), finding) for one in judged for finding in one.origins]
+    own = [finding for _, finding in begun if not is_communication(finding.target)]
+    received = [
+        finding
+        for rank, finding in begun
+        if is_communication(finding.target) and (rank, finding.target) not in known
+    ]
+    return own, received
 
 
 def _with_slices(origins: Sequence[Finding]) -> list[Finding]:
@@ -294,11 +313,3 @@ def _gradual_drift(comparable: Sequence[SliceJudgement]) -> SliceJudgement | Non
         if error is not None and judged.compared_outputs > 1 and error > drift_limit(judged):
             return judged
     return None
-
-
-def _drifted(drift: SliceJudgement) -> Finding | None:
-    """Return the output that drifted: no source, but no agreement either."""
-    if drift.logits is None:
-        return None
-    reason = Message.of("finding.drifted", off=how_far_off(drift))
-    return replace(drift.logits, verdict=Verdict.ERROR, reasons=(reason,))

@@ -3,8 +3,9 @@
 A comparison of theirs says little: most tensors that stand for each other have other widths.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
+from firstdrift.groups import known
 from firstdrift.matching.plan import SlicePlan, TensorPair
 from firstdrift.model.node import Direction
 from firstdrift.model.tensor import Role, is_part_of_rank
@@ -20,15 +21,23 @@ def unlikeness(plan: SlicePlan, rows: Sequence[TreeRow]) -> Message | None:
     others = list(filter(_has_other_width, tensors))
     if len(tensors) < LEAST_TENSORS.value or len(others) <= OTHER_WIDTHS.value * len(tensors):
         return None
-    facts = [Message.of("mismatch.shapes", count=len(others), pairs=len(tensors))]
-    widths = next((width for row in rows if (width := _hidden_size(plan, row)) is not None), None)
-    if widths is not None and widths[0] != widths[1]:
-        facts.append(Message.of("mismatch.hidden_size", golden=widths[0], target=widths[1]))
+    shapes = Message.of("mismatch.shapes", count=len(others), pairs=len(tensors))
+    facts = (shapes, *_other_hidden_size(plan, rows), *_other_layers(plan))
+    return Message.of("mismatch.facts", facts=facts)
+
+
+def _other_hidden_size(plan: SlicePlan, rows: Sequence[TreeRow]) -> Iterator[Message]:
+    widths = known(_hidden_size(plan, row) for row in rows)
+    if widths and widths[0][0] != widths[0][1]:
+        golden, target = widths[0]
+        yield Message.of("mismatch.hidden_size", golden=golden, target=target)
+
+
+def _other_layers(plan: SlicePlan) -> Iterator[Message]:
     golden = _layers([*(name for match in plan.matches for name in match.golden), *plan.unmatched_golden])
     target = _layers([*(name for match in plan.matches for name in match.target), *plan.unmatched_target])
     if golden and target and golden != target:
-        facts.append(Message.of("mismatch.layers", golden=golden, target=target))
-    return Message.of("mismatch.facts", facts=tuple(facts))
+        yield Message.of("mismatch.layers", golden=golden, target=target)
 
 
 def _has_other_width(pair: TensorPair) -> bool:

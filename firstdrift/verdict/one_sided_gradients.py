@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from firstdrift.matching.plan import SlicePlan
 from firstdrift.model.node import Direction
-from firstdrift.model.tensor import Role
+from firstdrift.model.tensor import Role, TensorRecord
 from firstdrift.operators.properties import last_part, parameter_positions
 from firstdrift.verdict.tree import TreeRow, holds_gradients
 
@@ -36,10 +36,16 @@ def _of_matched_rows(plan: SlicePlan, rows: Sequence[TreeRow]) -> Iterator[tuple
             row = one_to_one.get(tensor.match)
             if row is None or plan.matches[tensor.match].doubtful or not tensor.record.is_tensor:
                 continue
-            made_here = tensor.record.role is Role.OUTPUT and row.direction is Direction.BACKWARD
-            is_of_operator = made_here and tensor.record.key in parameter_positions(last_part(row.type_name))
-            if tensor.record.role is Role.GRADIENT or (is_of_operator and tensor.match in compared):
+            is_compared = tensor.match in compared
+            if tensor.record.role is Role.GRADIENT or (is_compared and _is_of_weight(tensor.record, row)):
                 yield row.index, OneSidedGradient(side, tensor.record.label)
+
+
+def _is_of_weight(record: TensorRecord, row: TreeRow) -> bool:
+    """Tell whether a backward operator gave a tensor for the weight that its forward was given."""
+    if record.role is not Role.OUTPUT or row.direction is not Direction.BACKWARD:
+        return False
+    return record.key in parameter_positions(last_part(row.type_name))
 
 
 def _of_unmatched_rows(rows: Sequence[TreeRow]) -> Iterator[tuple[int, OneSidedGradient]]:
@@ -48,15 +54,16 @@ def _of_unmatched_rows(rows: Sequence[TreeRow]) -> Iterator[tuple[int, OneSidedG
     sides = {row.side for row in alone}
     if len(sides) != 1 or len(alone) == len(gradients):
         return
-    backward = {
-        row.path
-        for row in rows
-        if row.direction is Direction.BACKWARD and not holds_gradients(row) and _is_one_to_one(row)
-    }
     # Of passes that one side recorded more of, the others have gradients on both sides.
-    backward -= {row.path for row in gradients if row.match is not None}
+    backward = {row.path for row in rows if _runs_backward(row)} - {
+        row.path for row in gradients if row.match is not None
+    }
     side = sides.pop()
     yield from ((row.index, OneSidedGradient(side, "")) for row in alone if row.path in backward)
+
+
+def _runs_backward(row: TreeRow) -> bool:
+    return row.direction is Direction.BACKWARD and not holds_gradients(row) and _is_one_to_one(row)
 
 
 def _is_one_to_one(row: TreeRow) -> bool:
