@@ -39,12 +39,14 @@ def what_to_compare(
     passes = set(map(_pass_of, there))
     with_modules = {_pass_of(node) for node in there if node.kind is not NodeKind.API}
     told_by_operators = _modules_with_operators(golden, recorded)
-    kept = [
-        node
-        for node in recorded
-        if not (_may_be_left_out(node) and _pass_of(node) not in passes)
-        and not (node.name in told_by_operators and _pass_of(node) not in with_modules)
-    ]
+
+    def is_to_compare(node: Node) -> bool:
+        own = _pass_of(node)
+        if _may_be_left_out(node) and own not in passes:
+            return False
+        return node.name not in told_by_operators or own in with_modules
+
+    kept = list(filter(is_to_compare, recorded))
     names = {node.name for node in kept}
     aside = tuple(node.name for node in golden.nodes if node.name not in names)
     outputs, before = map(_places, _outputs(kept))
@@ -94,19 +96,24 @@ _Held = tuple[Node, TensorRecord]
 
 def _outputs(nodes: Sequence[Node]) -> tuple[Sequence[_Held], Sequence[_Held]]:
     """Return what holds what the head gives, or else the last module, or operator; and what that is given."""
-    forward = [
-        (node, output)
-        for node in sorted(nodes, key=lambda node: node.order)
-        if node.direction is not Direction.BACKWARD and (output := _first(node, Role.OUTPUT)) is not None
-    ]
+    ordered = sorted(nodes, key=lambda node: node.order)
+    outputs = (
+        (node, _first(node, Role.OUTPUT)) for node in ordered if node.direction is not Direction.BACKWARD
+    )
+    forward = [(node, output) for node, output in outputs if output is not None]
+    if not forward:
+        return (), ()
+    node, output = last = _giver(forward)
+    given = _first(node, Role.INPUT)
+    before = [] if given is None else [(node, given), *_with_values_of(given, forward)]
+    return _with_values_of(output, forward) or list(_around(last, forward)), before
+
+
+def _giver(forward: Sequence[_Held]) -> _Held:
+    """Return what the head gives, or else the last module, or operator."""
     heads = [one for one in forward if runs_through_head(one[0].name) and len(one[1].shape or ()) > 1]
     modules = [one for one in forward if one[0].kind is not NodeKind.API]
-    last = next((group[-1] for group in (heads, modules, forward) if group), None)
-    if last is None:
-        return (), ()
-    given = _first(last[0], Role.INPUT)
-    before = [] if given is None else [(last[0], given), *_with_values_of(given, forward)]
-    return _with_values_of(last[1], forward) or list(_around(last, forward)), before
+    return (heads or modules or forward)[-1]
 
 
 def _first(node: Node, role: Role) -> TensorRecord | None:

@@ -29,6 +29,7 @@ from firstdrift.rollout.judge import (
 from firstdrift.rollout.pair import Pairing, pair_sequences
 from firstdrift.rollout.read import read_side
 from firstdrift.rollout.report import (
+    Bias,
     ExpertsReport,
     LayerExperts,
     PositionBin,
@@ -122,10 +123,8 @@ def compare_sides(rollout: Side, trainer: Side, options: RolloutOptions) -> Roll
     scales = [scale, *(one.scale for one in positions)]
     off = counts.out if experts is None or experts.first_layer is not None else counts.out - counts.rerouted
     verdict = judge(statistics, scales, off, counts.other_tokens, options)
-    if verdict is RolloutVerdict.WITHIN and bias is not None:
-        verdict = RolloutVerdict.DRIFTING
-    if verdict is RolloutVerdict.WITHIN and counts.are_few:
-        verdict = RolloutVerdict.TOO_LITTLE
+    if verdict is RolloutVerdict.WITHIN:
+        verdict = _agreeing(counts, bias)
     if verdict is RolloutVerdict.DRIFTING:
         worst_first = drifting_with_all(worst_first, positions, (scale, bias), options)
     tells = tokens.tells
@@ -148,6 +147,13 @@ def compare_sides(rollout: Side, trainer: Side, options: RolloutOptions) -> Roll
         ),
         hints=hints_of_whole(tokens.rollout[tells], tokens.trainer[tells], verdict, worst_first, experts),
     )
+
+
+def _agreeing(counts: RolloutCounts, bias: Bias | None) -> RolloutVerdict:
+    """Say of two sides of which each number is within its noise whether all of them together are, too."""
+    if bias is not None:
+        return RolloutVerdict.DRIFTING
+    return RolloutVerdict.TOO_LITTLE if counts.are_few else RolloutVerdict.WITHIN
 
 
 def _common(rollout: TokenSequence, trainer: TokenSequence) -> _Common:

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from firstdrift.matching.plan import TensorPair
-from firstdrift.metrics.measurement import Measurement, MeasurementKind
+from firstdrift.metrics.measurement import Measurement, MeasurementKind, PairErrors, StatisticDifferences
 from firstdrift.model.tensor import UNDERFLOW, UNIT_ROUNDOFF, Role, is_floating
 from firstdrift.verdict.fixed_thresholds import STATISTICS_ROUNDING
 from firstdrift.verdict.movable_thresholds import DEFAULTS
@@ -111,26 +111,33 @@ _EQUAL = {
 
 
 def _value(measurement: Measurement, *, discrete: bool, whole: bool) -> tuple[float | None, bool]:
-    match measurement.kind:
-        case MeasurementKind.DATA if measurement.errors is not None:
-            errors = measurement.errors
-            if errors.mismatched_nonfinite:
-                return math.inf, True
-            if discrete:
-                return (0.0 if errors.equal == errors.size else math.inf), False
-            worst_row = 0.0 if whole else errors.worst_row_relative_l2
-            return max(errors.relative_l2, worst_row), False
-        case MeasurementKind.STATISTICS if measurement.differences is not None:
-            if measurement.differences.nonfinite_differs:
-                return math.inf, True
-            bound = measurement.differences.error_bound
-            if discrete and bound is not None:
-                return (math.inf if bound > _rounding_of_statistics(measurement) else 0.0), False
-            return bound, False
-        case MeasurementKind.DIGEST | MeasurementKind.SCALAR:
-            return (0.0 if measurement.equal else math.inf), False
-        case _:
-            return None, False
+    """Return the error of a measurement, None if there is none; and whether NaN or infinities make it."""
+    if measurement.errors is not None and measurement.kind is MeasurementKind.DATA:
+        return _value_of_data(measurement.errors, discrete=discrete, whole=whole)
+    if measurement.differences is not None and measurement.kind is MeasurementKind.STATISTICS:
+        return _value_of_statistics(measurement, measurement.differences, discrete=discrete)
+    if measurement.kind is MeasurementKind.DIGEST or measurement.kind is MeasurementKind.SCALAR:
+        return (0.0 if measurement.equal else math.inf), False
+    return None, False
+
+
+def _value_of_data(errors: PairErrors, *, discrete: bool, whole: bool) -> tuple[float, bool]:
+    if errors.mismatched_nonfinite:
+        return math.inf, True
+    if discrete:
+        return (0.0 if errors.equal == errors.size else math.inf), False
+    return max(errors.relative_l2, 0.0 if whole else errors.worst_row_relative_l2), False
+
+
+def _value_of_statistics(
+    measurement: Measurement, differences: StatisticDifferences, *, discrete: bool
+) -> tuple[float | None, bool]:
+    bound = differences.error_bound
+    if differences.nonfinite_differs:
+        return math.inf, True
+    if discrete and bound is not None:
+        return (math.inf if bound > _rounding_of_statistics(measurement) else 0.0), False
+    return bound, False
 
 
 def _rounding_of_statistics(measurement: Measurement) -> float:

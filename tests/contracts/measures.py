@@ -16,10 +16,10 @@ ROOT = Path(__file__).parents[2]
 PACKAGES = ("firstdrift", "server", "worker", "frontend")
 MOST_LINES = 500
 LONGEST_FUNCTION = 60
-HIGHEST_AVERAGE = 3.52
+HIGHEST_AVERAGE = 3.5
 """Of the cyclomatic complexity, as `radon cc --average` has it; whoever brings it down lowers the limit."""
 COMPLEX = 10
-MOST_COMPLEX = 0.02
+MOST_COMPLEX = 0.016
 """How large a part of the functions may have a complexity above `COMPLEX`."""
 
 

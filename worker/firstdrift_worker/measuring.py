@@ -12,13 +12,20 @@ import signal
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, ThreadPoolExecutor, wait
+from concurrent.futures import (
+    FIRST_COMPLETED,
+    Executor,
+    Future,
+    ProcessPoolExecutor,
+    ThreadPoolExecutor,
+    wait,
+)
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeAlias
 
 from msgspec.structs import replace
 
@@ -43,6 +50,8 @@ _CHUNK_SECONDS = 60.0
 _LEAST_BYTES_A_SECOND = 20 * 2**20
 """A chunk that is measured more slowly, after the first minute, is ended: a fiftieth of the usual."""
 
+_Measure: TypeAlias = Callable[[SlicePlan], list[Measurement]]
+
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
@@ -58,6 +67,42 @@ class Chunk:
 
     def _part(self, part: slice) -> "Chunk":
         return Chunk(self.indexes[part], replace(self.plan, pairs=self.plan.pairs[part]))
+
+
+class _UnderWay:
+    """The chunks that wait, those that are measured, and those that a process may have died of."""
+
+    def __init__(self, chunks: Iterable[Chunk]) -> None:
+        self.waiting = deque(chunks)
+        self.running: dict[Future[list[Measurement]], Chunk] = {}
+        self.suspects: list[Chunk] = []
+
+    def __bool__(self) -> bool:
+        return bool(self.waiting or self.running or self.suspects)
+
+    def start(self, executor: Executor, measure: _Measure, most: int) -> None:
+        """Let an executor measure so many chunks at once.
+
+        Raises:
+            BrokenProcessPool: a process died while nobody waited for it.
+        """
+        while self.waiting and not self.suspects and len(self.running) < most:
+            future = executor.submit(measure, self.waiting[0].plan)
+            self.running[future] = self.waiting.popleft()
+
+    def done(self, check: Callable[[], None]) -> Iterator[tuple[Chunk, list[Measurement]]]:
+        """Yield the chunks that are done; what could not be measured is suspect."""
+        for future in _done(self.running, check):
+            chunk = self.running.pop(future)
+            if (measured := _result(future)) is None:
+                self.suspects.append(chunk)
+            else:
+                yield chunk, measured
+
+    def cancel(self) -> None:
+        """Measure nothing more."""
+        for future in self.running:
+            future.cancel()
 
 
 class Measurer(AbstractContextManager["Measurer"]):
@@ -97,42 +142,36 @@ class Measurer(AbstractContextManager["Measurer"]):
             bytes_to_come: how much data there is in all, now and later.
             check: called several times a second; what it raises ends the measuring.
         """
-        waiting = deque(split_into_chunks(plan, indexes))
+        chunks = _UnderWay(split_into_chunks(plan, indexes))
         is_much = bytes_to_come >= WORTH_A_POOL
         in_pool = self._isolated or (is_much and (self._processes > 1 or self._roots is not None))
-        measure = partial(_within_time, measure_chunk) if in_pool else measure_chunk
-        running: dict[Future[list[Measurement]], Chunk] = {}
-        suspects: list[Chunk] = []
+        measure = partial(measure_chunk, bytes_to_come=bytes_to_come)
         with ThreadPoolExecutor(1) as thread:
             try:
-                while waiting or running or suspects:
-                    executor = self._open_pool() if in_pool else thread
-                    while waiting and not suspects and len(running) < 2 * self._processes:
-                        try:
-                            future = executor.submit(measure, waiting[0].plan, bytes_to_come)
-                        except BrokenProcessPool:  # a process died while nobody waited for it
-                            if not running:
-                                self._close_pool()
-                            break
-                        running[future] = waiting.popleft()
-                    for future in _done(running, check):
-                        chunk = running.pop(future)
-                        if (measured := _result(future)) is None:
-                            suspects.append(chunk)
-                        else:
-                            yield chunk, measured
-                    while suspects and not running:
-                        yield from self._measure_alone(suspects.pop(), check)
+                while chunks:
+                    if in_pool:
+                        self._start_in_pool(chunks, partial(_within_time, measure))
+                    else:
+                        chunks.start(thread, measure, 2 * self._processes)
+                    yield from chunks.done(check)
+                    while chunks.suspects and not chunks.running:
+                        yield from self._measure_alone(chunks.suspects.pop(), check)
             finally:
-                for future in running:
-                    future.cancel()
+                chunks.cancel()
+
+    def _start_in_pool(self, chunks: _UnderWay, measure: _Measure) -> None:
+        try:
+            chunks.start(self._open_pool(), measure, 2 * self._processes)
+        except BrokenProcessPool:
+            if not chunks.running:
+                self._close_pool()
 
     def _measure_alone(
         self, chunk: Chunk, check: Callable[[], None]
     ) -> Iterator[tuple[Chunk, list[Measurement]]]:
         """Measure a chunk that a process may have died of."""
         self._close_pool()
-        future = self._open_pool().submit(_within_time, measure_chunk, chunk.plan, 0)
+        future = self._open_pool().submit(_within_time, partial(measure_chunk, bytes_to_come=0), chunk.plan)
         while not _done({future}, check):
             pass
         if (measured := _result(future)) is not None:
@@ -200,13 +239,11 @@ def _result(future: Future[list[Measurement]]) -> list[Measurement] | None:
         return None
 
 
-def _within_time(
-    measure: Callable[[SlicePlan, int], list[Measurement]], plan: SlicePlan, bytes_to_come: int
-) -> list[Measurement]:
+def _within_time(measure: _Measure, plan: SlicePlan) -> list[Measurement]:
     """Measure a chunk in a process of the pool, which is ended if that takes more than it ever should."""
     size = sum(pair.data_bytes for pair in plan.pairs)
     limit_processor_time(_CHUNK_SECONDS + size / _LEAST_BYTES_A_SECOND)
-    return measure(plan, bytes_to_come)
+    return measure(plan)
 
 
 def _start_in_pool(roots: Sequence[Path] | None) -> None:

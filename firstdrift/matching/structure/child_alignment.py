@@ -77,19 +77,30 @@ def pair_siblings(work: Pairing, golden: list[int], target: list[int], *, exact:
     if rules.exact and _pair_in_place(work, golden, target, exact=exact):
         return
     if rules.exact and rules.structure and not are_in_order:
-        for pair in filter(
-            work.is_free, calls_that_give_the_same((work.golden, work.target), golden, target)
-        ):
-            work.add_same_place(pair)
+        _pair_calls_that_give_the_same(work, golden, target)
     if rules.fuzzy:
         _pair_gaps(work, golden, target, partial(_pair_by_path, work))
     if rules.structure and not (exact and rules.exact):
         _pair_by_name(work, golden, target, exact=False)
+    _align_gaps(work, golden, target, exact=exact)
+
+
+def _pair_calls_that_give_the_same(work: Pairing, golden: list[int], target: list[int]) -> None:
+    pairs = calls_that_give_the_same((work.golden, work.target), golden, target)
+    for pair in filter(work.is_free, pairs):
+        work.add_same_place(pair)
+
+
+def _align_gaps(work: Pairing, golden: list[int], target: list[int], *, exact: bool) -> None:
+    """Align what is left between matched siblings; by structure, what is fused or wrapped as well."""
     align = _Siblings(work, golden, target, exact=exact).pair_gap
-    inside = () if work.are_other else (partial(_look_inside, work),)
-    structural = partial(join_siblings, work), align, *inside
-    for step in structural if rules.structure else (align,):
-        _pair_gaps(work, golden, target, step)
+    if not work.rules.structure:
+        _pair_gaps(work, golden, target, align)
+        return
+    _pair_gaps(work, golden, target, partial(join_siblings, work))
+    _pair_gaps(work, golden, target, align)
+    if not work.are_other:
+        _pair_gaps(work, golden, target, partial(_look_inside, work))
 
 
 def _are_called_alike(work: Pairing, golden: list[int], target: list[int]) -> bool:

@@ -219,14 +219,20 @@ def _given(one: Recorded, kept: Numbers | None) -> Given:
     while at < len(one.ids):
         end = at + 1
         if kept is None or kept[at] == 1.0:
-            while end < len(one.ids) and end % length and (kept is None or kept[end] == 1.0):
-                if end in one.starts or (one.positions and one.positions[end] != one.positions[end - 1] + 1):
-                    break
+            while end % length and not _begins_anew(one, end, kept):
                 end += 1
             is_padded = kept is not None and 0.0 in kept[at - at % length : at]
             runs.append(_run(one, at, end, length, is_padded=is_padded))
         at = end
     return Given(one.shape, tuple(runs))
+
+
+def _begins_anew(one: Recorded, at: int, kept: Numbers | None) -> bool:
+    """Tell whether a token goes on from none: it is left out, of another sequence, or in another place."""
+    if at >= len(one.ids) or (kept is not None and kept[at] != 1.0) or at in one.starts:
+        return True
+    places = one.positions
+    return places is not None and places[at] != places[at - 1] + 1
 
 
 def _run(one: Recorded, at: int, end: int, length: int, *, is_padded: bool) -> Run:

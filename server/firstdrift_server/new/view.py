@@ -98,32 +98,41 @@ def new_view(
 
     `refused` is why the comparison was not started, if it was to be; it is said once.
     """
-    options, mappings, problem = _options(context, fields)
+    options, mappings, unread = _options(context, fields)
     sides = [_side(context, side, fields, is_needed=refused is not None) for side in SIDES]
-    golden, target = (side.entry for side in sides)
+    golden, target = sides[0].entry, sides[1].entry
     baselines, unfit = _baselines(context, golden, options.baseline)
-    problem = problem or _missing(context, golden, target, options) or unfit
-    broken = next((side.side for side in sides if side.problem is not None), None)
+    broken = None if refused is None else _first_broken(sides)
     said = refused if broken is None else None
-    baseline = next((choice.path for choice in baselines if choice.is_chosen), "")
     return NewView(
         fields={name: fields.get(name, "") for name in ComparisonRequest.model_fields},
         order=_order(fields),
         orders={str(order): _address(fields, order=order) for order in Order},
         sides=sides,
-        to_mend=broken if refused is not None else None,
+        to_mend=broken,
         is_same=golden is not None and golden == target,
         options=options,
         rule_sets=RULES,
         thresholds=list(ABOUT),
         levels=LEVELS,
         baselines=baselines,
-        command=compare_command(sides[0].path, sides[1].path, options, mappings, baseline),
+        command=compare_command(sides[0].path, sides[1].path, options, mappings, _path_of_chosen(baselines)),
         roots=list(map(str, context.roots)),
         uploads=str(context.uploads.folder) if context.uploads.quota else None,
-        problem=problem or (said.message if said else None),
+        problem=unread
+        or _missing(context, golden, target, options)
+        or unfit
+        or (said.message if said else None),
         hint=said.advice if said else None,
     )
+
+
+def _first_broken(sides: Sequence[SideView]) -> str | None:
+    return next((side.side for side in sides if side.problem is not None), None)
+
+
+def _path_of_chosen(baselines: Sequence[BaselineChoice]) -> str:
+    return next((choice.path for choice in baselines if choice.is_chosen), "")
 
 
 def _options(context: Context, fields: Mapping[str, str]) -> tuple[Options, tuple[str, ...], Message | None]:
