@@ -354,8 +354,6 @@ FLOORS: Final = (
 )
 """Output errors up to which nothing begins at a row, whatever came in; the largest counts."""
 
-EXPLANATIONS: Final = (*BOUNDS, *FACTORS, *FLOORS)
-
 
 def explain(case: Case) -> None:
     """Find the output error that a row's inputs and what ran before explain, and the entry that says so."""

@@ -214,10 +214,6 @@ TURNED_SIGNS: Final = FixedThreshold(
     "Parameters",
 )
 
-FIXED_THRESHOLDS: Final = {
-    name.lower(): value for name, value in list(globals().items()) if isinstance(value, FixedThreshold)
-}
-"""All of them by name."""
 LEAST_COVERED: Final = FixedThreshold(
     0.5,
     "share of golden nodes",

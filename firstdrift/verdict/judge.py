@@ -11,14 +11,13 @@ from msgspec.structs import replace
 from firstdrift.errors import SettingsError
 from firstdrift.matching.plan import SlicePlan
 from firstdrift.metrics.measurement import Measurement
-from firstdrift.verdict.baseline import QUIET, Noise
 from firstdrift.verdict.bit_rules import judge_bitwise
 from firstdrift.verdict.bitwise import BITWISE, with_first_differences
 from firstdrift.verdict.classify import Classification, affects_output, classify
 from firstdrift.verdict.communication import communications_of
 from firstdrift.verdict.compared_nodes import coverage_of
 from firstdrift.verdict.equality import equality_of
-from firstdrift.verdict.evidence import Evidence, evidence_of
+from firstdrift.verdict.evidence import Evidence
 from firstdrift.verdict.input_difference import input_difference, inputs_agree, positions
 from firstdrift.verdict.judgement import (
     ORIGINS,
@@ -30,7 +29,7 @@ from firstdrift.verdict.judgement import (
 )
 from firstdrift.verdict.last_output import chosen_tokens, last_output, may_be_another_choice
 from firstdrift.verdict.model_mismatch import unlikeness
-from firstdrift.verdict.movable_thresholds import DEFAULTS, Thresholds
+from firstdrift.verdict.movable_thresholds import Thresholds
 from firstdrift.verdict.overflow import find_overflow
 from firstdrift.verdict.pair_error import PairError
 from firstdrift.verdict.pair_verdicts import judge_pairs
@@ -59,31 +58,6 @@ def no_rule_set(name: str) -> SettingsError:
     return SettingsError(
         Message.of("error.no_rule_set", name=name), hint=Message.of("error.choose_one", names=RULES)
     )
-
-
-def judge_slice(
-    plan: SlicePlan,
-    rows: Sequence[TreeRow],
-    measurements: Sequence[Measurement],
-    rules: str = OWN_RULES,
-    *,
-    limits: Thresholds = DEFAULTS,
-    noise: Noise = QUIET,
-) -> SliceJudgement:
-    """Say what there is to say of one pair of slices by looking at it alone.
-
-    Args:
-        plan: what is compared.
-        rows: the tree.
-        measurements: one for each pair of the plan.
-        rules: name of the rule set.
-        limits: what errors are held against.
-        noise: what a healthy run shows of the same slice.
-
-    Raises:
-        SettingsError: there is no rule set of that name.
-    """
-    return judge(evidence_of(plan, rows, measurements, limits, noise), rules)
 
 
 def judge(evidence: Evidence, rules: str = OWN_RULES, *, other_input: bool = False) -> SliceJudgement:

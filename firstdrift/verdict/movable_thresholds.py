@@ -1,6 +1,6 @@
 """The numbers that the rule sets go by: what they are unless somebody moves them, and within which limits.
 
-    thresholds_from({"factor": "4"})  ─▶  Thresholds(factor=4.0)  ─▶  judge_slice(..., thresholds=...)
+    thresholds_from({"factor": "4"})  ─▶  Thresholds(factor=4.0)  ─▶  judge_after(..., limits=...)
 
 A verdict follows from measurements and thresholds, so that moving one reads no tensor again. They are kept
 with what was judged by them; what is left at its default is not written down, and follows later versions.

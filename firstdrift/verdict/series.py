@@ -1,6 +1,6 @@
 """Slices that are judged once more when all are known: bad outputs that no node of a slice shows.
 
-judge_slice, slice by slice ─▶ bad_outputs, over all of them ─▶ with_bad_output ─▶ conclude
+judge_after, slice by slice ─▶ bad_outputs, over all of them ─▶ with_bad_output ─▶ conclude
 
 So what is said of a slice, its counts and its rows agrees with what is said first.
 """

@@ -22,7 +22,7 @@ from firstdrift.model.names import parse_name
 from firstdrift.model.node import Direction, Node, NodeKind
 from firstdrift.model.slice import Coordinates, Slice, SliceListing
 from firstdrift.model.tensor import DataLocation, Role, TensorRecord
-from firstdrift.verdict.judge import judge_slice
+from firstdrift.verdict.findings import judge_after
 from firstdrift.verdict.judgement import Finding, RowJudgement, SliceJudgement
 from firstdrift.verdict.logits import is_logits
 from firstdrift.verdict.router_ties import may_be_scores
@@ -93,7 +93,7 @@ class MadePair(Struct, frozen=True):
 
     def judge(self, rules: str = "firstdrift") -> "Judged":
         """Judge it."""
-        return Judged(self, judge_slice(self.plan, self.rows, self.measurements, rules))
+        return Judged(self, judge_after((), self.plan, self.rows, self.measurements, rules))
 
     def shuffled(self, order: Sequence[int]) -> "MadePair":
         """Return the same with its pairs in another order."""

@@ -14,8 +14,8 @@ from msgspec.structs import replace
 
 from firstdrift.errors import SettingsError
 from firstdrift.model.slice import Coordinates
-from firstdrift.verdict.findings import AllSlices, conclude
-from firstdrift.verdict.judge import RULES, judge_slice
+from firstdrift.verdict.findings import AllSlices, conclude, judge_after
+from firstdrift.verdict.judge import RULES
 from firstdrift.verdict.judgement import ORIGINS, NodeClass, RowJudgement, Verdict
 from firstdrift.verdict.series import with_bad_output
 
@@ -226,4 +226,4 @@ def test_what_all_slices_show_changes_no_class_and_leaves_no_error_clean(
 def test_rules_that_do_not_exist_are_refused() -> None:
     made = make(Call("Torch.mul.0.forward", inputs=[0.0], outputs=[0.0]))
     with refuses(SettingsError, "error.no_rule_set"):
-        judge_slice(made.plan, made.rows, made.measurements, "mine")
+        judge_after((), made.plan, made.rows, made.measurements, "mine")

@@ -14,6 +14,7 @@ from firstdrift.metrics.measurement import Measurement, MeasurementKind, SideSum
 from firstdrift.model.node import Direction, NodeKind
 from firstdrift.model.slice import Coordinates, SliceListing
 from firstdrift.model.tensor import Role, TensorRecord
+from firstdrift.verdict import fixed_thresholds
 from firstdrift.verdict.baseline import Noise
 from firstdrift.verdict.case import Case, Progress, case_of
 from firstdrift.verdict.classes import ALL_CLASS_RULES, CLASS_RULES, rule_of
@@ -21,14 +22,14 @@ from firstdrift.verdict.conditioning import error_of_sum
 from firstdrift.verdict.evidence import Evidence
 from firstdrift.verdict.explanations import (
     BOUNDS,
-    EXPLANATIONS,
     FACTORS,
+    FLOORS,
     excused_by,
     explain,
     factor_of,
     floor_of,
 )
-from firstdrift.verdict.fixed_thresholds import FIXED_THRESHOLDS
+from firstdrift.verdict.fixed_thresholds import FixedThreshold
 from firstdrift.verdict.judgement import ORIGINS
 from firstdrift.verdict.movable_thresholds import ABOUT, DEFAULTS
 from firstdrift.verdict.one_sided_gradients import OneSidedGradient
@@ -38,6 +39,7 @@ from firstdrift.verdict.rule_book import ENTRIES, TABLES
 from firstdrift.verdict.tree import TreeRow
 from firstdrift.wording.text import LANGUAGES, texts
 
+NUMBERS = {name: one for name, one in vars(fixed_thresholds).items() if isinstance(one, FixedThreshold)}
 DOCUMENT = Path(__file__).parents[3] / "docs" / "verdict.md"
 U = DEFAULTS.roundoff_float32
 INPUT, OUTPUT, WEIGHT = 0, 1, 2
@@ -340,9 +342,8 @@ def test_a_class_rule_decides_by_the_rest_of_the_slice(entry: str) -> None:
 
 
 def test_each_entry_has_a_test_and_a_sentence_in_each_language() -> None:
-    explanations, rules = {entry.id for entry in EXPLANATIONS}, {rule.id for rule in ALL_CLASS_RULES}
-    assert {*EXPLAINED, *TIMES, *LIMITS} == explanations
-    assert {*CALLED, *OF_SLICES} == rules
+    assert {*EXPLAINED, *TIMES, *LIMITS} == {entry.id for entry in (*BOUNDS, *FACTORS, *FLOORS)}
+    assert {*CALLED, *OF_SLICES} == {rule.id for rule in ALL_CLASS_RULES}
     for language in LANGUAGES:
         known = {name.removeprefix("rule.") for name in texts(language) if name.startswith("rule.")}
         assert {name for name in known if not name.startswith("table.")} == set(ENTRIES)
@@ -355,9 +356,9 @@ def test_an_entry_names_thresholds_and_a_place_that_there_are(name: str) -> None
     assert entry.place in places()
 
 
-@pytest.mark.parametrize("name", FIXED_THRESHOLDS)
+@pytest.mark.parametrize("name", NUMBERS)
 def test_a_number_says_its_unit_its_meaning_and_where_it_comes_from(name: str) -> None:
-    number = FIXED_THRESHOLDS[name]
+    number = NUMBERS[name]
     assert number.unit
     assert number.meaning.endswith(".")
     assert number.place in places()

@@ -15,7 +15,7 @@ from firstdrift.model.slice import Coordinates
 from firstdrift.model.tensor import UNIT_ROUNDOFF, coarsest_roundoff
 from firstdrift.verdict.baseline import Noise, noise_of
 from firstdrift.verdict.findings import conclude, judge_after
-from firstdrift.verdict.judge import RULES, judge_slice
+from firstdrift.verdict.judge import RULES
 from firstdrift.verdict.judgement import NodeClass, SliceJudgement
 from firstdrift.verdict.movable_thresholds import (
     ABOUT,
@@ -34,7 +34,8 @@ BEFORE = Call("Functional.silu.0.forward", inputs=[0.0], outputs=[0.0])
 def judged(
     made: MadePair, rules: str = "firstdrift", *, noise: Noise | None = None, **moved: float
 ) -> Judged:
-    said = judge_slice(
+    said = judge_after(
+        (),
         made.plan,
         made.rows,
         made.measurements,
@@ -61,7 +62,7 @@ def test_every_threshold_is_described_bounded_and_documented() -> None:
 @pytest.mark.parametrize("rules", RULES)
 def test_defaults_change_nothing(rules: str) -> None:
     made = faulty(0.1)
-    plain = judge_slice(made.plan, made.rows, made.measurements, rules)
+    plain = judge_after((), made.plan, made.rows, made.measurements, rules)
     assert judged(made, rules).said == plain
     assert plain.limits == DEFAULTS
 
