@@ -26,8 +26,8 @@ def at_path(request: Request, context: Shared, path: str = "") -> Response:
     if not path:
         return RedirectResponse("/?show=dumps", HTTPStatus.SEE_OTHER)
     view = context.read(path_view, context, path)
-    if view["address"] is not None and not view["is_live"] and not wants_json(request):
-        return RedirectResponse(view["address"], HTTPStatus.SEE_OTHER)
+    if view.address is not None and not view.is_live and not wants_json(request):
+        return RedirectResponse(view.address, HTTPStatus.SEE_OTHER)
     return answer(request, "dump_at.html", view)
 
 
