@@ -78,7 +78,8 @@ def plain(  # noqa: PLR0911 (whatever JSON has)
         case Message():
             return inner(message_object(value, language))
         case Struct():
-            return {name: inner(getattr(value, name)) for name in value.__struct_fields__}
+            names_in_json = zip(value.__struct_encode_fields__, value.__struct_fields__, strict=True)
+            return {said: inner(getattr(value, name)) for said, name in names_in_json}
     if dataclasses.is_dataclass(value):
         return {field.name: inner(getattr(value, field.name)) for field in dataclasses.fields(value)}
     return value

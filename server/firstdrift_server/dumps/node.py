@@ -18,7 +18,7 @@ from firstdrift.paths import inside
 from firstdrift.wording.message import Message
 from firstdrift_server.context import Context
 from firstdrift_server.dumps.slices import dump_summary, slice_at
-from firstdrift_server.node.view import COUNTS, recorded, stack_of
+from firstdrift_server.node.view import COUNTS, fields_known, recorded, stack_of
 from firstdrift_server.node.view import STATISTICS as OF_VALUES
 from firstdrift_server.parts.addresses import dump_node_address, dump_tree_address, tensor_address
 from firstdrift_server.tree.state import Parameters
@@ -226,7 +226,7 @@ def _tensor(view: TensorView) -> dict[str, Any]:
     return {
         "tensor": view.record.label,
         **recorded(view.record),
-        **{name: getattr(view.values, name, None) for name in (*OF_VALUES, *COUNTS)},
+        **fields_known(view.values, (*OF_VALUES, *COUNTS)),
         "known_from": view.origin or None,
         "requires_grad": view.record.requires_grad,
         "problem": view.problem,

@@ -2,9 +2,10 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
+from msgspec import Struct
 from msgspec.structs import asdict
 from sqlalchemy.orm import Session
 
@@ -19,6 +20,8 @@ from firstdrift.catalogue.dumps.single_dump import (
 )
 from firstdrift.comparison.single_dump import TensorView
 from firstdrift.errors import NotInCatalogueError
+from firstdrift.groups import fields_of
+from firstdrift.model.node import Direction, NodeKind
 from firstdrift.model.slice import Problem
 from firstdrift.model.tensor import Role, TensorRecord
 from firstdrift.verdict.judgement import NodeClass
@@ -26,8 +29,9 @@ from firstdrift.wording.message import Message
 from firstdrift_server.context import Context
 from firstdrift_server.dumps.node import dump_node_view
 from firstdrift_server.dumps.slices import DumpSummary, dump_summary, own_slices, slice_at
+from firstdrift_server.node.view import STATISTICS, fields_known
 from firstdrift_server.parts.addresses import dump_tree_address
-from firstdrift_server.parts.tree_row import row_of_tree
+from firstdrift_server.parts.tree_row import OF_ROWS
 from firstdrift_server.tree.rows import placed
 from firstdrift_server.tree.state import Parameters, TreeState, write_rows
 from firstdrift_server.tree.view import (
@@ -70,6 +74,57 @@ class DumpTreeState(TreeState):
     sorts: ClassVar[tuple[str, ...]] = ("tree", "execution")
     known_columns: ClassVar[tuple[str, ...]] = COLUMNS
     shown: ClassVar[tuple[str, ...]] = SHOWN
+
+
+class Overflowing(Struct, frozen=True):
+    """How many rows below another overflow, and how badly; laid out as what is said of compared rows."""
+
+    error: int
+    warning: int
+    unmatched: int
+    worst: str
+
+
+class DumpRow(Struct, frozen=True, kw_only=True):
+    """A visible row of the tree of one dump, laid out as those of a comparison.
+
+    Attributes:
+        values: the class of its values: "unknown" until some were looked at.
+        tensor: label of the tensor that stands for it, whose dtype, shape and statistics these are.
+    """
+
+    row: int
+    parent: int | None
+    last: int
+    depth: int
+    order: int
+    label: str
+    kind: NodeKind
+    type_name: str
+    direction: Direction
+    golden: tuple[str, ...]
+    target: tuple[str, ...]
+    place: int
+    has_children: bool
+    is_open: bool
+    name: str
+    indent: int
+    overflow: str | None
+    is_selected: bool
+    is_context: bool
+    verdict: str
+    values: str
+    own: bool = True
+    below: Overflowing
+    worst_below: float | None = None
+    tensors: int
+    tensor: str | None
+    dtype: str
+    shape: tuple[int, ...] | None
+    maximum: float | None
+    minimum: float | None
+    mean: float | None
+    norm: float | None
 
 
 def tree_of(session: Session, context: Context, slice_id: int) -> DumpTree:
@@ -179,7 +234,7 @@ def _upper_branches(tree: DumpTree) -> str:
 
 def _window(
     session: Session, slice_id: int, tree: DumpTree, view: TreeView, start: int, count: int
-) -> list[dict[str, Any]]:
+) -> list[DumpRow]:
     indexes = view.visible[start : start + count].tolist()
     tensors = tensors_of_nodes(session, slice_id, [tree.orders[index] for index in indexes])
     return [
@@ -190,32 +245,26 @@ def _window(
 
 def _row(
     tree: DumpTree, view: TreeView, index: int, place: int, tensors: list[TensorView | TensorRecord]
-) -> dict[str, Any]:
+) -> DumpRow:
     row, outline = tree.rows[index], tree.outline
     below = outline.overflow[index + 1 : row.last + 1]
     errors, bad = int((below == _CRITICAL).sum()), int((below >= 0).sum())
     level, state = int(outline.overflow[index]), CLASSES[outline.node_class[index]]
     is_known = state is not NodeClass.UNMATCHED
     record, values = _shown_tensor(tensors)
-    return {
-        **row_of_tree(row),
-        **placed(row, view, place),
-        "verdict": _verdict(level) or ("pass" if is_known else "nothing"),
-        "values": state if is_known else "unknown",
-        "own": True,
-        "below": {
-            "error": errors,
-            "warning": bad - errors,
-            "unmatched": 0,
-            "worst": _verdict(below.max(initial=-1)) or "pass",
-        },
-        "worst_below": None,
-        "tensors": len(tensors),
-        "tensor": record and record.label,
-        "dtype": record.dtype if record else "",
-        "shape": record and record.shape,
-        **{name: getattr(values, name, None) for name in ("maximum", "minimum", "mean", "norm")},
-    }
+    return DumpRow(
+        **fields_of(row, OF_ROWS),
+        **asdict(placed(row, view, place)),
+        row=index,
+        verdict=_verdict(level) or ("pass" if is_known else "nothing"),
+        values=state if is_known else "unknown",
+        below=Overflowing(errors, bad - errors, 0, _verdict(below.max(initial=-1)) or "pass"),
+        tensors=len(tensors),
+        tensor=record.label if record else None,
+        dtype=record.dtype if record else "",
+        shape=record.shape if record else None,
+        **fields_known(values, STATISTICS),
+    )
 
 
 def _verdict(level: int) -> str | None:

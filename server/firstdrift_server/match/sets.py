@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final
 
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 from sqlalchemy.orm import Session
 
 from firstdrift.catalogue.comparisons.records import get_comparison
@@ -29,7 +29,7 @@ from firstdrift_server.context import Context
 from firstdrift_server.parts.addresses import comparison_address
 from firstdrift_server.parts.sentence import findings_object
 from firstdrift_server.parts.summary import comparison_summary
-from firstdrift_server.parts.tree_row import OF_MATCHES
+from firstdrift_server.parts.tree_row import how_matched
 from firstdrift_server.questions.dumps import said_by_text
 
 if TYPE_CHECKING:
@@ -180,10 +180,7 @@ def effect_view(session: Session, context: Context, asked: Asked, edits: tuple[E
 
 
 def _match_view(match: NodeMatch) -> dict[str, Any]:
-    return {
-        "golden": list(match.golden),
-        "target": list(match.target),
-    } | fields_of(match, OF_MATCHES)
+    return {"golden": match.golden, "target": match.target} | asdict(how_matched(match))
 
 
 def suggestions_view(

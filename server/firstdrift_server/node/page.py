@@ -3,6 +3,7 @@
 from typing import Annotated
 
 from fastapi import APIRouter, Query, Request
+from msgspec.structs import replace
 from starlette.responses import Response
 
 from firstdrift_server.answers import answer
@@ -37,6 +38,7 @@ def show(  # noqa: PLR0913 - what an address may say
         from firstdrift_server.node.closeup import asked_from, closeup_view
 
         asked = asked_from(tensor, down, across, ",".join(at), heads)
-        view["closeup"] = closeup_view(context, (comparison, position, row), asked, {"summary", "values"})
+        near = closeup_view(context, (comparison, position, row), asked, {"summary", "values"})
+        view = replace(view, closeup=near)
     template = "node_closeup.html" if closeup else "node_panel.html" if panel else "node.html"
     return answer(request, template, view)

@@ -2,9 +2,10 @@
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
+from msgspec import Struct
 from msgspec.structs import asdict
 from sqlalchemy.orm import Session
 
@@ -18,11 +19,11 @@ from firstdrift.metrics.measurement import Measurement, MeasurementKind, SideSum
 from firstdrift.model.tensor import Role, TensorRecord
 from firstdrift.parallel.slices import read_stacks
 from firstdrift.paths import inside
-from firstdrift.verdict.judgement import NodeClass
+from firstdrift.verdict.judgement import NodeClass, PairJudgement
 from firstdrift.verdict.rule_book import ENTRIES
 from firstdrift.verdict.token_of_row import token_of_row
 from firstdrift.wording.message import Message
-from firstdrift_frontend.metric_names import METRICS
+from firstdrift_frontend.metric_names import METRICS, Metric
 from firstdrift_server.context import Context
 from firstdrift_server.notes.view import notes_view
 from firstdrift_server.parts.addresses import (
@@ -32,7 +33,7 @@ from firstdrift_server.parts.addresses import (
     tensor_address,
     tree_address,
 )
-from firstdrift_server.parts.tree_row import row_object
+from firstdrift_server.parts.tree_row import RowView, row_view
 
 FIRST = ("relative_l2", "cosine_similarity", "max_absolute_error")
 FIRST_OF_STATISTICS = ("error_bound", "relative_norm", "relative_maximum")
@@ -43,47 +44,140 @@ COUNTS = ("nan", "positive_infinity", "negative_infinity", "zeros")
 """What is known of the values of a tensor."""
 
 
-def node_view(
-    session: Session, context: Context, comparison: int, position: int, index: int
-) -> dict[str, Any]:
+class Decided(Struct, frozen=True):
+    """The rule that decided what a row is called, or that excuses its error, and where it is described."""
+
+    name: str
+    how: Message
+    why: Message
+    address: str
+
+
+class NodeAbove(Struct, frozen=True):
+    """A node around another, and the address of its page."""
+
+    label: str
+    address: str
+
+
+class TensorSide(Struct, frozen=True, kw_only=True):
+    """A tensor of one side; statistics come from what was measured, else from what was recorded."""
+
+    label: str
+    role: Role
+    dtype: str
+    shape: tuple[int, ...] | None
+    digest: str | None
+    scalar: str | None
+    file: str | None
+    entry: str
+    maximum: float | None
+    minimum: float | None
+    mean: float | None
+    norm: float | None
+    nan: int | None
+    positive_infinity: int | None
+    negative_infinity: int | None
+    zeros: int | None
+    problem: Message | None
+
+
+class PairView(PairJudgement, frozen=True, kw_only=True):
+    """A pair of tensors of a node, and what is said of it.
+
+    Attributes:
+        remark: why it was not compared, or how.
+        details: what has no column.
+        key: by which it can be asked for; `closer` is the address that shows it from near.
+    """
+
+    index: int
+    golden_node: str
+    target_node: str
+    golden: TensorSide
+    target: TensorSide
+    transform: Sequence[Message]
+    kind: MeasurementKind
+    remark: Message | None
+    metrics: Mapping[str, float | int | None]
+    details: Sequence[tuple[Message, Any]]
+    key: str
+    closer: str
+
+
+class Stack(Struct, frozen=True):
+    """A call stack, innermost frame first: all of it, what the user wrote, and what libraries did."""
+
+    frames: Sequence[str]
+    own: Sequence[str]
+    library: Sequence[str]
+    problem: Message | None
+
+
+class NodeView(RowView, frozen=True, kw_only=True):
+    """A node with its tensors, as its page and the panel beside the tree show it.
+
+    Attributes:
+        closeup: one of its pairs from near, if that was asked for.
+        worst_tensor: key of the pair that is looked at if nobody says.
+        above: the nodes around it, the outermost first.
+        columns: the metrics that get a column; the others stand below each tensor.
+        unmatched_tensors: by side; likewise stacks.
+    """
+
+    decided: Decided | None
+    comparison: int
+    slice: int
+    slice_name: Message
+    address: str
+    closeup: Mapping[str, Any] | None = None
+    worst_tensor: str | None
+    tree: str
+    comparison_address: str
+    above: Sequence[NodeAbove]
+    columns: Sequence[tuple[str, Metric]]
+    pairs: Sequence[PairView]
+    unmatched_tensors: Mapping[str, Sequence[TensorSide]]
+    noted: Mapping[str, Any]
+    stacks: Mapping[str, Stack]
+
+
+def node_view(session: Session, context: Context, comparison: int, position: int, index: int) -> NodeView:
     """Lay a node out for its page."""
     return node_of(session, context, get_slice_label(session, comparison, position), index)
 
 
-def node_of(session: Session, context: Context, slice_pair: SliceLabel, index: int) -> dict[str, Any]:
+def node_of(session: Session, context: Context, slice_pair: SliceLabel, index: int) -> NodeView:
     """Lay a node of a known slice pair out for its page."""
     comparison, position = slice_pair.comparison_id, slice_pair.position
     row = get_row(session, slice_pair.id, index)
     pairs = pairs_of_row(session, slice_pair.id, index)
     address = node_address(comparison, position, index)
-    tensors = [
-        _pair_object(pair) | {"key": key, "closer": tensor_address(address, key)}
-        for pair, key in zip(pairs, tensor_keys(pairs), strict=True)
-    ]
+    tensors = [_pair_view(pair, key, address) for pair, key in zip(pairs, tensor_keys(pairs), strict=True)]
     worst = worst_tensor(row, pairs)
-    return row_object(row, frozenset(pair.measurement.kind for pair in pairs)) | {
-        "decided": _decided(row, comparison),
-        "comparison": comparison,
-        "slice": position,
-        "slice_name": slice_pair.target.name(),
-        "address": address,
-        "closeup": None,
-        "worst_tensor": None if worst is None else tensors[worst]["key"],
-        "tree": tree_address(comparison, position, row=index),
-        "comparison_address": comparison_address(comparison, slice=position),
-        "above": [
-            {"label": above.tree.label, "address": node_address(comparison, position, above.tree.index)}
+    return NodeView(
+        **asdict(row_view(row, frozenset(pair.measurement.kind for pair in pairs))),
+        decided=_decided(row, comparison),
+        comparison=comparison,
+        slice=position,
+        slice_name=slice_pair.target.name(),
+        address=address,
+        worst_tensor=None if worst is None else tensors[worst].key,
+        tree=tree_address(comparison, position, row=index),
+        comparison_address=comparison_address(comparison, slice=position),
+        above=[
+            NodeAbove(above.tree.label, node_address(comparison, position, above.tree.index))
             for above in path_to_row(session, slice_pair.id, index)
         ],
-        "columns": [(name, METRICS[name]) for name in _columns(tensors)],
-        "pairs": tensors,
-        "unmatched_tensors": _unmatched(session, slice_pair, row),
-        "noted": notes_view(session, slice_pair, row.tree),
-        "stacks": {
+        columns=[(name, METRICS[name]) for name in _columns(tensors)],
+        pairs=tensors,
+        unmatched_tensors=_unmatched(session, slice_pair, row),
+        noted=notes_view(session, slice_pair, row.tree),
+        stacks={
             "golden": _stack(session, context, slice_pair.golden_slice_id, row.tree.golden),
             "target": _stack(session, context, slice_pair.target_slice_id, row.tree.target),
         },
-    }
+    )
 
 
 def tensor_keys(pairs: Sequence[Pair]) -> list[str]:
@@ -107,51 +201,53 @@ def worst_tensor(row: Row, pairs: Sequence[Pair]) -> int | None:
     return next(iter([*outputs, *with_data, *range(len(pairs))]), None)
 
 
-def _decided(row: Row, comparison: int) -> dict[str, Any] | None:
+def _decided(row: Row, comparison: int) -> Decided | None:
     """Say by which rule a row is called what it is, or what excuses its error; None if none is known."""
     entry = ENTRIES.get(row.judgement.rule or "")
     if entry is None or row.match is None or entry.node_class is NodeClass.CLEAN:
         return None
-    return {
-        "name": entry.name,
-        "how": Message.of(f"rule.table.{'excused' if entry.node_class is None else 'called'}"),
-        "why": entry.why,
-        "address": f"{rules_address(comparison)}#{entry.name}",
-    }
+    how = Message.of(f"rule.table.{'excused' if entry.node_class is None else 'called'}")
+    return Decided(entry.name, how, entry.why, f"{rules_address(comparison)}#{entry.name}")
 
 
-def _columns(pairs: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
-    known = {name for pair in pairs for name, value in pair["metrics"].items() if value is not None}
+def _columns(pairs: Sequence[PairView]) -> tuple[str, ...]:
+    known = {name for pair in pairs for name, value in pair.metrics.items() if value is not None}
     return FIRST if known & {"relative_l2"} or not known & {"error_bound"} else FIRST_OF_STATISTICS
 
 
-def _pair_object(pair: Pair) -> dict[str, Any]:
+def _pair_view(pair: Pair, key: str, address: str) -> PairView:
     plan, measured = pair.plan, pair.measurement
-    return {
+    return PairView(
         **asdict(pair.judgement),
-        "index": pair.index,
-        "golden_node": plan.golden_node,
-        "target_node": plan.target_node,
-        "golden": _tensor(plan.golden, measured.golden),
-        "target": _tensor(plan.target, measured.target),
-        "transform": plan.transform,
-        "kind": measured.kind,
-        "remark": plan.incomparable or measured.reason,
-        "metrics": measured.values(),
-        "details": [*_details(measured), *_token(plan, measured)],
-    }
+        index=pair.index,
+        golden_node=plan.golden_node,
+        target_node=plan.target_node,
+        golden=_tensor(plan.golden, measured.golden),
+        target=_tensor(plan.target, measured.target),
+        transform=plan.transform,
+        kind=measured.kind,
+        remark=plan.incomparable or measured.reason,
+        metrics=measured.values(),
+        details=[*_details(measured), *_token(plan, measured)],
+        key=key,
+        closer=tensor_address(address, key),
+    )
 
 
-def _tensor(record: TensorRecord, summary: SideSummary | None) -> dict[str, Any]:
-    """Describe one side; statistics come from what was measured, else from what was recorded."""
+def _tensor(record: TensorRecord, summary: SideSummary | None) -> TensorSide:
     statistics = summary or record.statistics
-    return {
-        "label": record.label,
+    return TensorSide(
+        label=record.label,
         **recorded(record),
-        **{name: getattr(statistics, name, None) for name in STATISTICS},
-        **{name: getattr(summary, name, None) for name in COUNTS},
-        "problem": record.problem,
-    }
+        **fields_known(statistics, STATISTICS),
+        **fields_known(summary, COUNTS),
+        problem=record.problem,
+    )
+
+
+def fields_known(record: object, names: Iterable[str]) -> dict[str, Any]:
+    """Return fields of a record by their names; None those that it lacks."""
+    return {name: getattr(record, name, None) for name in names}
 
 
 def recorded(record: TensorRecord) -> dict[str, Any]:
@@ -208,7 +304,7 @@ def _token(plan: TensorPair, measured: Measurement) -> list[tuple[Message, str]]
     return [] if at is None else [(Message.of("server.worst_row_token"), f"{at[0]}, {at[1]}")]
 
 
-def _unmatched(session: Session, pair: SliceLabel, row: Row) -> dict[str, list[dict[str, Any]]]:
+def _unmatched(session: Session, pair: SliceLabel, row: Row) -> dict[str, list[TensorSide]]:
     """List the tensors without partner: all of an unmatched node, or those left over of a matched one."""
     names = {"golden": row.tree.golden, "target": row.tree.target}
     if row.match is not None:
@@ -228,11 +324,13 @@ def _unmatched(session: Session, pair: SliceLabel, row: Row) -> dict[str, list[d
     }
 
 
-def _stack(session: Session, context: Context, slice_id: int, names: Sequence[str]) -> dict[str, Any]:
-    return stack_of(session, context, get_slice(session, slice_id), names[0]) if names else stack_object(())
+def _stack(session: Session, context: Context, slice_id: int, names: Sequence[str]) -> Stack:
+    if not names:
+        return _stack_of_frames(())
+    return stack_of(session, context, get_slice(session, slice_id), names[0])
 
 
-def stack_of(session: Session, context: Context, known: IndexedSlice, name: str) -> dict[str, Any]:
+def stack_of(session: Session, context: Context, known: IndexedSlice, name: str) -> Stack:
     """Read the call stack of a node from its dump, which may be gone, or outside the roots, by now."""
 
     def read() -> Mapping[str, tuple[str, ...]]:
@@ -240,16 +338,16 @@ def stack_of(session: Session, context: Context, known: IndexedSlice, name: str)
         return context.ask(read_stacks, load_dump(session, known.dump_id), known.listing)
 
     try:
-        return stack_object(context.stacks.get(known.id, read).get(name, ()))
+        return _stack_of_frames(context.stacks.get(known.id, read).get(name, ()))
     except FirstdriftError as error:
-        return stack_object((), error.message)
+        return _stack_of_frames((), error.message)
 
 
-def stack_object(frames: Sequence[str], problem: Message | None = None) -> dict[str, Any]:
+def _stack_of_frames(frames: Sequence[str], problem: Message | None = None) -> Stack:
     """Take a call stack, innermost frame first, apart into what the user wrote and what libraries did."""
     library = list(filter(_LIBRARY.search, frames))
     own = [frame for frame in frames if not _LIBRARY.search(frame)]
-    return {"frames": frames, "own": own, "library": library, "problem": problem}
+    return Stack(frames, own, library, problem)
 
 
 _LIBRARY = re.compile(

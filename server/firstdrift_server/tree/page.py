@@ -3,10 +3,11 @@
 Its view needs NumPy, which the server is ready without.
 """
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from fastapi import APIRouter, Request
+from msgspec import Struct
 from msgspec.structs import asdict
 from starlette.responses import Response
 
@@ -50,7 +51,7 @@ def rows_answer(request: Request, found: "TreePieces", **cells: str) -> Response
     """Give pieces of a tree, of one dump or of two, with their rows as HTML."""
     around = {"address": found.address, "query": found.query, "columns": found.columns} | cells
 
-    def html(rows: Sequence[Mapping[str, Any]]) -> str:
+    def html(rows: Sequence[Struct]) -> str:
         return render("tree_rows.html", language_of(request), rows=rows, **around)
 
     return StrictJSONResponse(asdict(found) | {"pieces": list(map(html, found.pieces))})

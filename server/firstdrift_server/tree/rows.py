@@ -1,20 +1,54 @@
 """The visible rows of the tree as pages and JSON show them."""
 
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import asdict
 from sqlalchemy.orm import Session
 
 from firstdrift.catalogue.comparisons.outline import LEVELS, Floats
 from firstdrift.catalogue.comparisons.tree import Row, kinds_of_rows, rows_at
 from firstdrift.metrics.measurement import MeasurementKind
 from firstdrift.verdict.tree import TreeRow
-from firstdrift_server.parts.tree_row import row_object
+from firstdrift_server.parts.tree_row import RowView, row_view
 from firstdrift_server.tree.visible import TreeView
 
 
-def window(session: Session, slice_pair: int, view: TreeView, start: int, count: int) -> list[dict[str, Any]]:
+class Placed(Struct, frozen=True):
+    """How a row is shown: where, and as a branch of the tree or as a line of a list."""
+
+    place: int
+    has_children: bool
+    is_open: bool
+    name: str
+    indent: int
+    overflow: str | None
+    is_selected: bool
+    is_context: bool
+
+
+class SeenRow(RowView, frozen=True, kw_only=True):
+    """A visible row.
+
+    Attributes:
+        worst_below: the largest output error below it; None if nothing below it is off.
+        worst_from: the kinds of measurements that tell.
+    """
+
+    place: int
+    has_children: bool
+    is_open: bool
+    name: str
+    indent: int
+    overflow: str | None
+    is_selected: bool
+    is_context: bool
+    worst_below: float | None
+    worst_from: list[MeasurementKind]
+
+
+def window(session: Session, slice_pair: int, view: TreeView, start: int, count: int) -> list[SeenRow]:
     """Describe the visible rows from place `start` on, at most `count`."""
     indexes = view.visible[start : start + count].tolist()
     errors = np.nan_to_num(view.outline.output_error, posinf=np.inf)
@@ -28,31 +62,29 @@ def window(session: Session, slice_pair: int, view: TreeView, start: int, count:
 
 def _seen(
     row: Row, view: TreeView, place: int, worst: int | None, kinds: Mapping[int, frozenset[MeasurementKind]]
-) -> dict[str, Any]:
-    return (
-        row_object(row, kinds.get(row.tree.index, frozenset()))
-        | placed(row.tree, view, place)
-        | {
-            "worst_below": None if worst is None else float(view.outline.output_error[worst]),
-            "worst_from": [] if worst is None else sorted(kinds.get(worst, ())),
-        }
+) -> SeenRow:
+    return SeenRow(
+        **asdict(row_view(row, kinds.get(row.tree.index, frozenset()))),
+        **asdict(placed(row.tree, view, place)),
+        worst_below=None if worst is None else float(view.outline.output_error[worst]),
+        worst_from=[] if worst is None else sorted(kinds.get(worst, ())),
     )
 
 
-def placed(row: TreeRow, view: TreeView, place: int) -> dict[str, Any]:
-    """Describe how a row is shown: where, and as a branch of the tree or as a line of a list."""
+def placed(row: TreeRow, view: TreeView, place: int) -> Placed:
+    """Describe how a row is shown."""
     index, is_list = row.index, view.state.is_list
     has_children = row.last > index and not is_list
-    return {
-        "place": place,
-        "has_children": has_children,
-        "is_open": bool(view.opened[index]) and has_children,
-        "name": (row.target or row.golden)[0] if is_list else row.label,
-        "indent": 0 if is_list else row.depth,
-        "overflow": None if view.outline.overflow[index] < 0 else LEVELS[view.outline.overflow[index]],
-        "is_selected": index == view.selected,
-        "is_context": not view.matching[index],
-    }
+    return Placed(
+        place=place,
+        has_children=has_children,
+        is_open=bool(view.opened[index]) and has_children,
+        name=(row.target or row.golden)[0] if is_list else row.label,
+        indent=0 if is_list else row.depth,
+        overflow=None if view.outline.overflow[index] < 0 else LEVELS[view.outline.overflow[index]],
+        is_selected=index == view.selected,
+        is_context=not view.matching[index],
+    )
 
 
 def _worst_below(errors: Floats, index: int, last: int) -> int | None:

@@ -13,7 +13,7 @@ from firstdrift.catalogue.comparisons.slice_pairs import SliceLabel, get_slice_l
 from firstdrift.errors import SettingsError
 from firstdrift.wording.message import Message
 from firstdrift_server.context import Context
-from firstdrift_server.node.view import node_of
+from firstdrift_server.node.view import NodeView, node_of
 from firstdrift_server.parts.addresses import comparison_address, tree_address, unmatched_address, with_query
 from firstdrift_server.parts.summary import ComparisonSummary, comparison_summary
 from firstdrift_server.tree.rows import window
@@ -102,7 +102,7 @@ class TreePieces(Seen, frozen=True, kw_only=True):
 
     address: str
     columns: tuple[str, ...]
-    pieces: list[list[dict[str, Any]]]
+    pieces: list[Sequence[Struct]]
 
 
 class SeenPart(Seen, frozen=True, kw_only=True):
@@ -121,7 +121,7 @@ class SeenPart(Seen, frozen=True, kw_only=True):
     before: int
     after: int
     start: int
-    rows: list[dict[str, Any]]
+    rows: Sequence[Struct]
     has_more: bool
 
 
@@ -132,7 +132,7 @@ class TreePart(SeenPart, frozen=True, kw_only=True):
     slice: int
     slice_name: Message
     slices: Neighbours
-    node: dict[str, Any] | None
+    node: NodeView | dict[str, Any] | None
 
 
 class TreePageView(TreePart, frozen=True, kw_only=True):
@@ -236,7 +236,7 @@ def seen_of(view: TreeView) -> Seen:
     )
 
 
-def part_of(view: TreeView, start: int, rows: list[dict[str, Any]]) -> SeenPart:
+def part_of(view: TreeView, start: int, rows: Sequence[Struct]) -> SeenPart:
     """Say which part of a tree begins at a place with these rows."""
     return SeenPart(
         **asdict(seen_of(view)),
