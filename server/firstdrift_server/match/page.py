@@ -4,13 +4,15 @@ Everything on it can be done with forms alone; a script gets the same answers as
 Its view needs NumPy, which the server is ready without.
 """
 
+import dataclasses
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from http import HTTPStatus
 from itertools import count
 from typing import TYPE_CHECKING, Any, Literal
 
 from fastapi import APIRouter, Request
+from msgspec.structs import asdict, replace
 from sqlalchemy.orm import Session
 from starlette.datastructures import QueryParams
 from starlette.responses import RedirectResponse, Response
@@ -40,6 +42,7 @@ from firstdrift_server.context import Context, Shared
 from firstdrift_server.forms import Form
 from firstdrift_server.match.sets import check, check_for, matches_in, set_of
 from firstdrift_server.parts.addresses import match_address, with_query
+from firstdrift_server.parts.refusal import refusal
 from firstdrift_server.reader_language import language_of
 from firstdrift_server.strict_json import StrictJSONResponse
 from firstdrift_server.validation import read_number
@@ -47,6 +50,7 @@ from firstdrift_server.validation import read_number
 if TYPE_CHECKING:
     from firstdrift_server.match.panes import Panes
     from firstdrift_server.match.picking import Picking
+    from firstdrift_server.match.view import MatchView
 
 router = APIRouter(include_in_schema=False)
 
@@ -100,8 +104,7 @@ def apply(
         if wants_json(request):
             raise
         view = context.read(_view, context, comparison, position, picking, fields)
-        view["problem"] = {"error": error.message, "hint": error.advice}
-        return answer(request, "match.html", view, status_of(error))
+        return answer(request, "match.html", replace(view, problem=refusal(error)), status_of(error))
     if wants_json(request):
         with context.reading() as session:
             version = get_match_set(session, after.match_set).version if after.match_set else 0
@@ -118,19 +121,22 @@ def _view(
     position: int,
     picking: "Picking",
     parameters: QueryParams,
-) -> dict[str, Any]:
-    from firstdrift_server.match.view import match_view, ranked_view, trial_view
+) -> "MatchView":
+    from firstdrift_server.match.view import Deleted, match_view, ranked_view, trial_view
 
     view = match_view(session, context, comparison, position, picking)
     known = set_of(session, comparison, picking.match_set)
-    if parameters.get("preview") and view["picked"].is_ready:
-        view["effect"] = trial_view(session, context, known, position, picking)
-    if parameters.get("suggest") and picking.has_any:
-        view["suggestions"] = ranked_view(session, context, known, position, picking)
+    previews, suggests = parameters.get("preview") and view.picked.is_ready, parameters.get("suggest")
     deleted = read_number(parameters.get("deleted"), "deleted")
     gone = list_match_sets(session, comparison, deleted=True) if deleted is not None else ()
-    view["deleted"] = next(({"id": one.id, "name": one.name} for one in gone if one.id == deleted), None)
-    return view
+    return replace(
+        view,
+        effect=trial_view(session, context, known, position, picking) if previews else None,
+        suggestions=ranked_view(session, context, known, position, picking)
+        if suggests and picking.has_any
+        else None,
+        deleted=next((Deleted(one.id, one.name) for one in gone if one.id == deleted), None),
+    )
 
 
 # ---- parts
@@ -171,10 +177,8 @@ def _rows(seen: _Seen) -> dict[str, Any]:
     parameters, panes = seen.request.query_params, seen.panes()
     side = SIDES[parameters.get("side") == "target"]
     found = rows_of_pane(seen.session, panes, side, seen.picking, parameters)
-    chunks = [
-        (number, seen.html("match_rows.html", rows=rows, pane=found)) for number, rows in found["chunks"]
-    ]
-    return found | {"version": seen.known.version, "shown": panes.comparison, "chunks": chunks}
+    chunks = [(number, seen.html("match_rows.html", rows=rows, pane=found)) for number, rows in found.chunks]
+    return asdict(found) | {"version": seen.known.version, "shown": panes.comparison, "chunks": chunks}
 
 
 def _state(seen: _Seen) -> dict[str, Any]:
@@ -183,7 +187,7 @@ def _state(seen: _Seen) -> dict[str, Any]:
 
     state, worker = state_view(seen.session, seen.known, seen.position), worker_view(seen.session)
     html = seen.html("match_state.html", state=state, address=seen.address, worker=worker)
-    return {name: state[name] for name in ("version", "shown", "name")} | {"html": html}
+    return fields_of(state, ("version", "shown", "name")) | {"html": html}
 
 
 def _picked(seen: _Seen) -> dict[str, Any]:
@@ -342,5 +346,5 @@ def _begin_set(session: Session, comparison: int, fields: QueryParams) -> int:
 
 
 def _with_set(picking: "Picking", match_set: int | None, *, picks: bool = True) -> "Picking":
-    kept = replace(picking, match_set=match_set)
-    return kept if picks else replace(kept, golden=(), target=(), kind=None)
+    kept = dataclasses.replace(picking, match_set=match_set)
+    return kept if picks else dataclasses.replace(kept, golden=(), target=(), kind=None)

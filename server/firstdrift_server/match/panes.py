@@ -6,7 +6,6 @@ in them.
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from msgspec import Struct
@@ -121,7 +120,37 @@ def listing_of(session: Session, panes: Panes, side: Side, picking: Picking) -> 
     return Listing(np.flatnonzero(shown & has_node).astype(np.int32), wanted)
 
 
-def pane_view(session: Session, panes: Panes, side: Side, picking: Picking) -> dict[str, Any]:
+class PaneCounts(Struct, frozen=True):
+    """How many nodes a side has, how many of them are free, and how many are matched doubtfully."""
+
+    nodes: int
+    free: int
+    doubtful: int
+
+
+class PaneView(Struct, frozen=True, kw_only=True):
+    """The part of a pane that is shown first.
+
+    Attributes:
+        total: number of rows that the pane shows.
+        place: of what is picked, or of the first node that waits for a decision.
+        start: place of the first row; `before` and `after` are where the parts beside this one start.
+    """
+
+    side: Side
+    text: str
+    nodes: int
+    free: int
+    doubtful: int
+    total: int
+    place: int
+    start: int
+    before: int | None
+    after: int | None
+    rows: list["PaneRow"]
+
+
+def pane_view(session: Session, panes: Panes, side: Side, picking: Picking) -> PaneView:
     """Lay a pane out around what is picked, or around the first node that waits for a decision."""
     listing = listing_of(session, panes, side, picking)
     picked = rows_named(session, panes.pair.id, side, picking.names(side))
@@ -132,31 +161,43 @@ def pane_view(session: Session, panes: Panes, side: Side, picking: Picking) -> d
     wanted = picking.start[SIDES.index(side)]
     start = max(0, place // CHUNK - 1) * CHUNK if wanted is None else wanted // CHUNK * CHUNK
     rows = rows_view(session, panes, listing, (side, picking.names(side)), start, FIRST_CHUNKS * CHUNK)
-    return {
-        "side": side,
-        "text": picking.text[SIDES.index(side)],
-        **_counts(panes, side),
-        "total": len(listing.visible),
-        "place": place,
-        "start": start,
-        "before": max(0, start - FIRST_CHUNKS * CHUNK) if start else None,
-        "after": start + FIRST_CHUNKS * CHUNK if start + len(rows) < len(listing.visible) else None,
-        "rows": rows,
-    }
+    return PaneView(
+        side=side,
+        text=picking.text[SIDES.index(side)],
+        **asdict(_counts(panes, side)),
+        total=len(listing.visible),
+        place=place,
+        start=start,
+        before=max(0, start - FIRST_CHUNKS * CHUNK) if start else None,
+        after=start + FIRST_CHUNKS * CHUNK if start + len(rows) < len(listing.visible) else None,
+        rows=rows,
+    )
 
 
-def _counts(panes: Panes, side: Side) -> dict[str, int]:
+def _counts(panes: Panes, side: Side) -> PaneCounts:
     has_node = panes.of(side)
-    return {
-        "nodes": int(has_node.sum()),
-        "free": int((has_node & panes.free & panes.outline.unmatched).sum()),
-        "doubtful": int((has_node & panes.free & panes.sides.doubtful).sum()),
-    }
+    return PaneCounts(
+        nodes=int(has_node.sum()),
+        free=int((has_node & panes.free & panes.outline.unmatched).sum()),
+        doubtful=int((has_node & panes.free & panes.sides.doubtful).sum()),
+    )
+
+
+class PanePieces(Struct, frozen=True, kw_only=True):
+    """Pieces of a pane by their numbers, and the place that is asked for."""
+
+    side: Side
+    total: int
+    nodes: int
+    free: int
+    doubtful: int
+    place: int | None
+    chunks: list[tuple[int, list["PaneRow"]]]
 
 
 def rows_of_pane(
     session: Session, panes: Panes, side: Side, picking: Picking, parameters: Parameters
-) -> dict[str, Any]:
+) -> PanePieces:
     """Give pieces of a pane, and the place that is asked for.
 
     | parameter  | place                                                                |
@@ -177,16 +218,16 @@ def rows_of_pane(
     chunks = known(numbers)
     chunks += [] if place is None else [place // CHUNK]
     picks = (side, picking.names(side))
-    return {
-        "side": side,
-        "total": len(listing.visible),
-        **_counts(panes, side),
-        "place": place,
-        "chunks": [
+    return PanePieces(
+        side=side,
+        total=len(listing.visible),
+        **asdict(_counts(panes, side)),
+        place=place,
+        chunks=[
             (number, rows_view(session, panes, listing, picks, number * CHUNK, CHUNK))
             for number in chunks[:8]
         ],
-    }
+    )
 
 
 def _next_after(places: list[int], place: int) -> int | None:
