@@ -7,6 +7,7 @@ without.
 from http import HTTPStatus
 
 from fastapi import APIRouter, Request
+from msgspec.structs import replace
 from starlette.responses import RedirectResponse, Response
 
 from firstdrift.catalogue.matches.match_sets import judge_again, laid_over
@@ -15,6 +16,7 @@ from firstdrift_server.answers import answer, status_of, wants_json
 from firstdrift_server.context import Shared
 from firstdrift_server.forms import Form
 from firstdrift_server.parts.addresses import comparison_address, rules_address
+from firstdrift_server.parts.refusal import refusal
 from firstdrift_server.rules.judging import judging_to_apply
 from firstdrift_server.rules.view import rules_view
 from firstdrift_server.visitors import viewer_of
@@ -34,7 +36,7 @@ def show(request: Request, comparison: int, context: Shared) -> Response:
             return RedirectResponse(rules_address(origin.comparison_id), HTTPStatus.SEE_OTHER)
         sees_others = viewer_of(request).sees_others
         view = rules_view(session, context, comparison, request.query_params, sees_others=sees_others)
-    status = HTTPStatus.UNPROCESSABLE_ENTITY if view["problem"] else HTTPStatus.OK
+    status = HTTPStatus.UNPROCESSABLE_ENTITY if view.problem else HTTPStatus.OK
     return answer(request, "rules.html", view, status)
 
 
@@ -50,6 +52,5 @@ def apply(request: Request, comparison: int, fields: Form, context: Shared) -> R
         if wants_json(request):
             raise
         view = context.read(rules_view, context, comparison, fields, sees_others=True)
-        view["problem"] = {"error": error.message, "hint": error.advice}
-        return answer(request, "rules.html", view, status_of(error))
+        return answer(request, "rules.html", replace(view, problem=refusal(error)), status_of(error))
     return RedirectResponse(comparison_address(comparison), HTTPStatus.SEE_OTHER)
