@@ -13,6 +13,8 @@ from urllib.parse import urlencode
 from jinja2 import BytecodeCache, Environment, FileSystemLoader, StrictUndefined
 from jinja2.bccache import Bucket
 from markupsafe import Markup, escape
+from msgspec import Struct
+from msgspec.structs import asdict
 
 from firstdrift.exports.text import printable
 from firstdrift.paths import encodable, spelt
@@ -269,6 +271,8 @@ def in_words(value: Any, language: str) -> Any:  # noqa: ANN401 (whatever a view
     match value:
         case Message():
             return said(value, language)
+        case Struct():
+            return in_words(asdict(value), language)
         case Mapping():
             return {name: in_words(item, language) for name, item in value.items()}
         case list() | tuple():

@@ -1,7 +1,6 @@
 """The tree of a slice as its page shows it: filters, rows, and what surrounds them."""
 
 from collections.abc import Sequence
-from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import asdict, replace
@@ -13,7 +12,7 @@ from firstdrift.catalogue.comparisons.slice_pairs import SliceLabel, get_slice_l
 from firstdrift.errors import SettingsError
 from firstdrift.wording.message import Message
 from firstdrift_server.context import Context
-from firstdrift_server.node.view import NodeView, node_of
+from firstdrift_server.node.view import node_of
 from firstdrift_server.parts.addresses import comparison_address, tree_address, unmatched_address, with_query
 from firstdrift_server.parts.summary import ComparisonSummary, comparison_summary
 from firstdrift_server.tree.rows import window
@@ -132,7 +131,7 @@ class TreePart(SeenPart, frozen=True, kw_only=True):
     slice: int
     slice_name: Message
     slices: Neighbours
-    node: NodeView | dict[str, Any] | None
+    node: Struct | None
 
 
 class TreePageView(TreePart, frozen=True, kw_only=True):
