@@ -13,7 +13,8 @@ from functools import partial
 from pathlib import PurePath
 from typing import Any
 
-from msgspec import Struct
+from msgspec import UNSET, Struct
+from msgspec.structs import astuple
 
 from firstdrift.wording.message import Message
 from firstdrift.wording.plain import message_object
@@ -61,7 +62,8 @@ def plain(  # noqa: PLR0911 (whatever JSON has)
 ) -> Any:  # noqa: ANN401
     """Take a view apart into dicts, lists, strings and numbers.
 
-    Records become objects, messages `message_object`, times text; `names` writes strings and paths.
+    Records become objects, but for fields that are UNSET; messages `message_object`, times text; `names`
+    writes strings and paths.
     """
     inner = partial(plain, language=language, names=names)
     match value:
@@ -78,8 +80,8 @@ def plain(  # noqa: PLR0911 (whatever JSON has)
         case Message():
             return inner(message_object(value, language))
         case Struct():
-            names_in_json = zip(value.__struct_encode_fields__, value.__struct_fields__, strict=True)
-            return {said: inner(getattr(value, name)) for said, name in names_in_json}
+            items = zip(value.__struct_encode_fields__, astuple(value), strict=True)
+            return {name: inner(item) for name, item in items if item is not UNSET}
     if dataclasses.is_dataclass(value):
         return {field.name: inner(getattr(value, field.name)) for field in dataclasses.fields(value)}
     return value

@@ -15,7 +15,7 @@ from firstdrift.catalogue.comparisons.records import (
 )
 from firstdrift.catalogue.matches import match_sets
 from firstdrift_server.answers import api_router
-from firstdrift_server.comparison.view import comparison_data
+from firstdrift_server.comparison.data import comparison_data
 from firstdrift_server.comparison_request import ComparisonRequest
 from firstdrift_server.context import Shared
 from firstdrift_server.parts.summary import ComparisonSummary, comparison_summary

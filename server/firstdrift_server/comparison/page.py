@@ -15,7 +15,8 @@ from firstdrift.catalogue.comparisons.records import (
 )
 from firstdrift.catalogue.matches import match_sets
 from firstdrift_server.answers import answer, wants_json
-from firstdrift_server.comparison.view import Wanted, changes_view, comparison_data, comparison_view
+from firstdrift_server.comparison.data import comparison_data
+from firstdrift_server.comparison.view import Wanted, changes_view, comparison_view
 from firstdrift_server.comparison_request import ComparisonRequest
 from firstdrift_server.context import Context, Shared
 from firstdrift_server.forms import Fields, Submitted

@@ -9,9 +9,9 @@ from firstdrift.catalogue.comparisons.records import get_comparison
 from firstdrift.catalogue.comparisons.slice_pairs import get_slice_pair, slice_pairs_of
 from firstdrift_server.answers import api_router
 from firstdrift_server.comparison.charts import strip_chart
+from firstdrift_server.comparison.data import slice_data
 from firstdrift_server.comparison.progress import findings_so_far
 from firstdrift_server.comparison.strip import strip_of
-from firstdrift_server.comparison.view import slice_object
 from firstdrift_server.context import Shared
 from firstdrift_server.strict_json import ManyNumbersResponse, StrictJSONResponse
 
@@ -23,7 +23,7 @@ def list_slices(comparison: int, context: Shared) -> StrictJSONResponse:
     """List the slices that have been compared so far, in the order of execution."""
     with context.reading() as session:
         get_comparison(session, comparison)
-        return StrictJSONResponse({"slices": list(map(slice_object, slice_pairs_of(session, comparison)))})
+        return StrictJSONResponse({"slices": list(map(slice_data, slice_pairs_of(session, comparison)))})
 
 
 @router.get("/chart")

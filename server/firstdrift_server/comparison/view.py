@@ -11,25 +11,16 @@ from sqlalchemy.orm import Session
 from firstdrift.catalogue.comparisons.charts import AmplifiedNode, has_points, most_amplified
 from firstdrift.catalogue.comparisons.records import Comparison, get_comparison
 from firstdrift.catalogue.comparisons.slice_pairs import SlicePair, slice_pairs_of
-from firstdrift.catalogue.comparisons.tree import incomparable_pairs
 from firstdrift.catalogue.dumps.records import changed_since_indexed, get_dump
-from firstdrift.catalogue.matches.match_sets import laid_over
-from firstdrift.comparison.report import DumpSummary, all_notes
-from firstdrift.exports.report_json import (
-    INCOMPARABLE_SHOWN,
-    comparison_object,
-    coordinates_object,
-    counts_object,
-    coverage_object,
-    finding_object,
-    incomparable_object,
-)
-from firstdrift.groups import fields_of, known
+from firstdrift.comparison.report import DumpSummary
+from firstdrift.exports.report_json import counts_object
+from firstdrift.groups import known
 from firstdrift.verdict.judge import RULES
 from firstdrift.verdict.judgement import Counts, Finding, Findings, InputDifference
-from firstdrift.wording.message import Message, joined
+from firstdrift.wording.message import Message
 from firstdrift_frontend.metric_names import METRICS, Metric
 from firstdrift_server.comparison.charts import SCALES, scale_of
+from firstdrift_server.comparison.data import NOTHING_YET, notes_of
 from firstdrift_server.comparison.heat_map import LayersTable, axes_of, layers_table
 from firstdrift_server.comparison.progress import findings_so_far, slices_expected
 from firstdrift_server.comparison.strip import Strip, metrics_of, strip_of
@@ -56,7 +47,6 @@ from firstdrift_server.parts.sentence import (
 from firstdrift_server.parts.summary import ComparisonSummary, WorkerView, comparison_summary, worker_view
 from firstdrift_server.questions.folders import is_inside
 
-NOTHING_YET = Findings(summary=Message.of("summary.nothing_yet"))
 AMPLIFIED_SHOWN = 10
 
 
@@ -231,62 +221,6 @@ class ComparisonView(ComparisonSummary, frozen=True, kw_only=True):
     changes: list[Change] | None
 
 
-def comparison_data(session: Session, comparison_id: int) -> dict[str, Any]:
-    """Describe a comparison as `firstdrift compare --json` does, with its state and its slices."""
-    comparison = get_comparison(session, comparison_id)
-    slices = slice_pairs_of(session, comparison_id)
-    found = comparison_object(
-        comparison.golden or _unread(str(comparison.golden_path)),
-        comparison.target or _unread(str(comparison.target_path)),
-        comparison.counts or sum((pair.judgement.counts for pair in slices), Counts()),
-        comparison.findings or NOTHING_YET,
-        comparison.seconds or {},
-    )
-    summary = comparison_summary(session, comparison)
-    about = fields_of(
-        summary, ("id", "state", "job", "rules", "baseline", "note", "created_at", "finished_at")
-    )
-    left_over = {"golden": comparison.unmatched_golden, "target": comparison.unmatched_target}
-    return (
-        found
-        | about
-        | {
-            "thresholds": comparison.options.thresholds.moved(),
-            "unpaired_slices": {
-                side: list(map(coordinates_object, left)) for side, left in left_over.items()
-            },
-            "notes": _notes(comparison, slices),
-            "unreadable": comparison.unreadable,
-            "incomparable": _incomparable(session, slices),
-            "slices": list(map(slice_object, slices)),
-            "match_set": _match_set(session, comparison_id),
-        }
-    )
-
-
-def _match_set(session: Session, comparison_id: int) -> dict[str, Any] | None:
-    """Say of which version of which match set a comparison holds the results; None if of none."""
-    known = laid_over(session, comparison_id)
-    if known is None:
-        return None
-    version = next(one.version for one in known.versions if one.results_id == comparison_id)
-    return {"id": known.id, "name": known.name, "version": version, "comparison": known.comparison_id}
-
-
-def slice_object(pair: SlicePair) -> dict[str, Any]:
-    """Describe a slice: what was counted in it, where errors begin, and the numbers of its logits."""
-    return coordinates_object(pair.target) | {
-        "slice": pair.position,
-        "verdict": str(pair.verdict),
-        "counts": counts_object(pair.judgement.counts),
-        "coverage": coverage_object(pair.judgement.coverage),
-        "rows": pair.rows,
-        "logits": finding_object(pair.judgement.logits),
-        "logits_error": pair.judgement.logits_error,
-        "origins": list(map(finding_object, pair.judgement.origins)),
-    }
-
-
 def comparison_view(
     session: Session, comparison_id: int, wanted: Wanted, changes: list[Change] | None = None
 ) -> ComparisonView:
@@ -310,7 +244,7 @@ def comparison_view(
             "target": DumpView(paths[1], comparison.target),
         },
         seconds=comparison.seconds,
-        notes=_notes(comparison, slices),
+        notes=notes_of(comparison, slices),
         unreadable=comparison.unreadable,
         unpaired={
             "golden": [left.name() for left in comparison.unmatched_golden],
@@ -390,27 +324,6 @@ def _selected(slices: Sequence[SlicePair], findings: Findings | None, wanted: in
     """Choose the slice that was asked for, else that of the first finding, else the first."""
     position = wanted if wanted is not None else first_position(slices, findings)
     return next((pair for pair in slices if pair.position == position), slices[0] if slices else None)
-
-
-def _unread(path: str) -> DumpSummary:
-    return DumpSummary(path=path, format="", slices=0, nodes=0, tensors=0)
-
-
-def _notes(comparison: Comparison, slices: Sequence[SlicePair]) -> list[Message]:
-    return list(all_notes(comparison.notes, [(pair.target, pair.notes) for pair in slices]))
-
-
-def _incomparable(session: Session, slices: Sequence[SlicePair]) -> list[dict[str, Any]]:
-    """List the first pairs that could not be compared, and why."""
-    found: list[dict[str, Any]] = []
-    for slice_pair in slices:
-        if slice_pair.judgement.counts.incomparable and len(found) < INCOMPARABLE_SHOWN:
-            left = INCOMPARABLE_SHOWN - len(found)
-            found += [
-                incomparable_object(slice_pair.target, pair.plan, joined(*pair.judgement.reasons))
-                for pair in incomparable_pairs(session, slice_pair.id, limit=left)
-            ]
-    return found
 
 
 def _elsewhere(

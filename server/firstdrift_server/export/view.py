@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from anyio import CancelScope, fail_after, to_thread
 from fastapi import Request
+from msgspec.structs import replace
 from sqlalchemy.orm import Session
 from starlette.responses import Response, StreamingResponse
 from starlette.types import Message as Event
@@ -18,7 +19,7 @@ from firstdrift.catalogue.comparisons.slice_pairs import slice_pairs_of
 from firstdrift.errors import SettingsError
 from firstdrift.paths import encodable
 from firstdrift.wording.message import Message
-from firstdrift_server.comparison.view import comparison_data
+from firstdrift_server.comparison.data import comparison_data
 from firstdrift_server.context import Context
 from firstdrift_server.notes.view import noted_nodes
 from firstdrift_server.reader_language import language_of
@@ -131,8 +132,8 @@ def _named(response: Response, name: str) -> None:
 def _whole(request: Request, session: Session, comparison: int, written: Format) -> Response:
     """Write what is no table: it is made before anything is sent."""
     if written is Format.JSON:
-        data = comparison_data(session, comparison) | {"node_notes": noted_nodes(session, comparison)}
-        return StrictJSONResponse(data)
+        notes = noted_nodes(session, comparison)
+        return StrictJSONResponse(replace(comparison_data(session, comparison), node_notes=notes))
     if written in (Format.HTML, Format.MARKDOWN):
         from firstdrift.exports.stored_summary import stored_summary
         from firstdrift_frontend.report import report_html, report_markdown

@@ -7,6 +7,7 @@ import os
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import UNSET, Struct, UnsetType
 
 from firstdrift.strict_json import to_json
 
@@ -62,3 +63,13 @@ def test_the_name_of_any_file_can_be_encoded_and_comes_back(name: str) -> None:
 )
 def test_values_are_spelled_so(value: object, text: str) -> None:
     assert to_json(value) == text
+
+
+class Row(Struct, rename={"node_class": "class"}):
+    node_class: str | None
+    ranks: list[int] | UnsetType = UNSET
+
+
+def test_a_record_has_its_fields_as_json_calls_them_and_none_that_is_unset() -> None:
+    assert to_json(Row(None)) == '{"class": null}'
+    assert to_json([Row("clean", [0, 1])]) == '[{"class": "clean", "ranks": [0, 1]}]'
