@@ -6,14 +6,16 @@ ids [5, 7, 9, 4]             cu_seqlens [0, 3, 4]            likewise
 ids [9, 4]                   positions [2, 0]                row 0: 9, at place 2  row 1: 4
 ids [5, 7, 9, 4]             nothing                         rows 0 to 3, of one sequence or of several
 
-Where an attention mask tells no padding, a number that sequences begin or end with may be it.
+A mask tells padding where it leaves out one token alone; token types, or a mask of what is learnt, leave out
+words. Where none does, a number that sequences begin or end with may be it.
 """
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from itertools import islice, pairwise
 from math import prod
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from msgspec import Struct
 
@@ -31,6 +33,9 @@ from firstdrift.parallel.shards_of_tensors import first_values
 from firstdrift.parallel.token_ids import token_ids, whole_numbers
 
 Numbers: TypeAlias = tuple[float, ...]
+
+_TWO_PLACES: Final[Numbers] = (0.0, 1.0)
+"""The places of two tokens, which may be taken for a mask."""
 
 
 class Run(Struct, frozen=True):
@@ -118,7 +123,7 @@ def _others(nodes: Iterable[Node], ids: TensorRecord) -> Iterator[tuple[str, Num
     places.pop(ids.location, None)
     most = prod(ids.shape or ())
     fitting = [each for each in places.values() if prod(each.shape or ()) <= most + 1]
-    fitting.sort(key=lambda record: "position" not in record.key)
+    fitting.sort(key=lambda record: not _names_positions(record.key))
     for record in islice(fitting, MOST_RECORDS):
         values = _values(record)
         if values is not None:
@@ -134,13 +139,19 @@ def _cut(
         rows = slice(row, row + prod(shape))
         of_rows = [(key, values[rows]) for key, values in others if len(values) == len(ids)]
         whole = [each for each in others if row == 0 and rows.stop == len(ids) and len(each[1]) != len(ids)]
-        masks = tuple(values for _, values in of_rows if _is_mask(values, shape[-1]))
+        masks = tuple(
+            values for key, values in of_rows if not _names_positions(key) and _is_mask(values, shape[-1])
+        )
         places = known(_positions(key, values, shape) for key, values in (*of_rows, *whole))
         starts = known(_starts(values, rows.stop - row) for _, values in whole)
         yield Recorded(
             shape, ids[rows], masks, next(iter(places), None), next(iter(starts), frozenset()), row, part
         )
         row = rows.stop
+
+
+def _names_positions(key: str) -> bool:
+    return "position" in key
 
 
 def _is_mask(values: Numbers, length: int) -> bool:
@@ -159,7 +170,7 @@ def _positions(key: str, values: Numbers, shape: tuple[int, ...]) -> Numbers | N
     """Return the place of each token if a tensor holds that: by its name, or as its numbers go up by one."""
     if len(values) != prod(shape) and (len(shape) == 1 or len(values) != shape[-1]):
         return None
-    if min(values) < 0 or ("position" not in key and not _go_up(values)):
+    if min(values) < 0 or not (_names_positions(key) or _go_up(values)):
         return None
     return values * (prod(shape) // len(values))
 
@@ -181,29 +192,39 @@ def _starts(values: Numbers, rows: int) -> frozenset[int] | None:
 
 def surest(recorded: Iterable[Recorded]) -> Given | None:
     """Return what a run was given, a mask telling what is padding; None if no token ids were saved."""
+    return next(readings(recorded), None)
+
+
+def readings(recorded: Iterable[Recorded]) -> Iterator[Given]:
+    """Yield what a run may have been given, as its masks tell padding: those that do, none of them, any."""
     passes = list(recorded)
-    if not passes:
-        return None
-    kept = (each.masks[0] if each.masks else None for each in passes)
-    found = [_given(each, mask) for each, mask in zip(passes, kept, strict=True)]
+    told = tuple(next(filter(partial(_leaves_out_padding, each), each.masks), None) for each in passes)
+    any_mask = tuple(next(iter(each.masks), None) for each in passes)
+    for kept in dict.fromkeys((told, (None,) * len(passes), any_mask)) if passes else ():
+        yield _in_a_row([_given(each, mask) for each, mask in zip(passes, kept, strict=True)])
+
+
+def _leaves_out_padding(one: Recorded, mask: Numbers) -> bool:
+    """Tell whether a mask leaves out one token, as padding is, and may not hold the places of two tokens."""
+    left_out = {token for token, is_kept in zip(one.ids, mask, strict=True) if not is_kept}
+    is_of_two = one.shape[-1] == len(_TWO_PLACES)
+    return len(left_out) == 1 and not (is_of_two and mask == _TWO_PLACES * (len(mask) // len(_TWO_PLACES)))
+
+
+def _in_a_row(found: Sequence[Given]) -> Given:
     if len(found) == 1:
         return found[0]
-    return Given((sum(prod(each.shape) for each in passes),), tuple(run for one in found for run in one.runs))
+    return Given((sum(prod(each.shape) for each in found),), tuple(run for one in found for run in one.runs))
 
 
 def ways(recorded: Iterable[Recorded]) -> Iterator[Given]:
     """Yield what a run may have been given, the surest first: any mask, or number, may tell padding."""
     passes = list(recorded)
-    sure = surest(passes)
-    if sure is None:
-        return
-    yield sure
-    if len(passes) > 1:
+    yield from readings(passes)
+    if len(passes) != 1:
         return
     (one,) = passes
     yield from (_given(one, mask) for mask in one.masks[1:])
-    if one.masks:
-        yield _given(one, None)
     if len(one.shape) > 1:
         length = one.shape[1]
         ends = Counter((*one.ids[::length], *one.ids[length - 1 :: length]))

@@ -8,13 +8,13 @@ Passes that share tokens are compared as one: golden step 0 with target steps 0 
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
-from itertools import chain
+from itertools import chain, product
 from typing import TypeAlias
 
 from msgspec.structs import replace
 
 from firstdrift.groups import not_in
-from firstdrift.matching.tokens.given import Given, Recorded, read_recorded, surest
+from firstdrift.matching.tokens.given import Given, Recorded, read_recorded, readings
 from firstdrift.matching.tokens.thresholds import MOST_PASSES
 from firstdrift.matching.tokens.tree import TokenTree
 from firstdrift.model.slice import Slice, SliceListing
@@ -48,9 +48,11 @@ def passes_of_one_token(sides: Sides, read: Callable[[int, SliceListing], Slice]
     recorded = [_recorded(side, partial(read, at)) for at, side in enumerate(sides)]
     if [*map(len, recorded)] != [*map(len, sides)]:
         return []
+    ways = product(*map(_in_all, recorded))
+    found = ([*_groups(_shared(_held(given)))] for given in ways)
     return [
         (_laid(sides[0], recorded[0], golden), _laid(sides[1], recorded[1], target))
-        for golden, target in _groups(_shared(_held(recorded)))
+        for golden, target in next(filter(None, found), ())
     ]
 
 
@@ -67,8 +69,7 @@ def _shared(held: Sequence[Held]) -> Iterator[tuple[set[int], set[int]]]:
         yield from ((held[0][node], held[1][node]) for node in sorted(shared))
 
 
-def _held(recorded: Sequence[Sequence[Recorded]]) -> list[Held]:
-    given = list(map(_in_all, recorded))
+def _held(given: Sequence[Given]) -> list[Held]:
     held: list[Held] = [{}, {}]
     for side, one, nodes in zip(held, given, TokenTree().place(given), strict=True):
         for run, of_run in zip(one.runs, nodes, strict=True):
@@ -77,10 +78,9 @@ def _held(recorded: Sequence[Sequence[Recorded]]) -> list[Held]:
     return held
 
 
-def _in_all(passes: Iterable[Recorded]) -> Given:
-    """Return what a run was given in all of its passes."""
-    given = surest(replace(each, part=part) for part, each in enumerate(passes))
-    return given or Given((0,), ())
+def _in_all(passes: Iterable[Recorded]) -> Iterator[Given]:
+    """Yield what a run may have been given in all of its passes."""
+    return readings(replace(each, part=part) for part, each in enumerate(passes))
 
 
 def _groups(together: Iterable[tuple[set[int], set[int]]]) -> Iterator[tuple[list[int], list[int]]]:

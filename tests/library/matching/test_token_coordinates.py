@@ -119,6 +119,26 @@ def test_views_by_token_go_out_and_come_back(tmp_path: Path, layout: str) -> Non
     assert again.findings.first_bad_node.module == "model.layers.1.down_proj"
 
 
+def in_passes_of(run: Run, *lengths: int, told: str | None) -> Run:
+    """Give a sequence in passes, with or without the places of its tokens."""
+    at = 0
+    for length in lengths:
+        places = torch.arange(at, at + length)
+        run.step(whole(2)[at : at + length], **({"none": torch.zeros(1)} if told is None else {told: places}))
+        at += length
+    return run
+
+
+@pytest.mark.parametrize("told", ["positions", "at"])
+def test_a_chunk_of_two_tokens_is_no_padding_and_a_token(tmp_path: Path, told: str) -> None:
+    golden = in_passes_of(Run(tmp_path / "golden"), 3, 1, 1, 1, told=told)
+    target = in_passes_of(Run(tmp_path / "target", (2, 0)), 2, 1, 1, 1, 1, told=told)
+    report = compare(golden.path, target.path)
+    assert not report.findings.input_differs
+    assert report.findings.first_bad_node is not None
+    assert report.findings.first_bad_node.module == "model.layers.1.down_proj"
+
+
 def test_another_prompt_is_another_input(tmp_path: Path) -> None:
     golden = Run(tmp_path / "golden").step(whole(0, 2))
     target = Run(tmp_path / "target").step(whole(1, 2))

@@ -36,11 +36,17 @@ def saved(folder: Path, role: Role, key: str, array: np.ndarray) -> TensorRecord
     return TensorRecord(role, key, str(array.dtype), array.shape, told, location=DataLocation(file, "npy"))
 
 
-def run(folder: Path, ids: list[list[int]] | list[int], mask: list[list[int]] | None = None) -> Slice:
+def run(
+    folder: Path,
+    ids: list[list[int]] | list[int],
+    mask: list[list[int]] | None = None,
+    **told: list[list[int]],
+) -> Slice:
     """Save a run that looks its tokens up, and the logits that it gives; each row is told by its token."""
     words = np.array(ids)
     given = words[..., None] * np.ones(WIDTH, "float32") / 8
     taken = [saved(folder, Role.INPUT, "0", words)]
+    taken += [saved(folder, Role.INPUT, key, np.array(numbers)) for key, numbers in told.items()]
     if mask is not None:
         taken.append(saved(folder, Role.INPUT, "attention_mask", np.array(mask)))
     nodes = [
@@ -102,6 +108,31 @@ def test_the_rows_of_the_tokens_that_both_have_are_compared(
             assert other.location is not None
             assert np.array_equal(load_tensor(one.location), load_tensor(other.location))
             assert one.shape == load_tensor(one.location).shape
+
+
+@pytest.mark.parametrize(
+    ("key", "ids", "numbers"),
+    [
+        ("position_ids", [[5, 7], [4, 6], [8, 9]], [[0, 1]] * 3),
+        ("where", [[5, 7], [5, 6], [5, 9]], [[0, 1]] * 3),
+        ("token_type_ids", [[5, 7, 9], [4, 6, 8]], [[0, 1, 1], [0, 0, 1]]),
+        ("loss_mask", [[5, 7, 9], [4, 6, 8]], [[0, 1, 1], [0, 0, 1]]),
+    ],
+)
+def test_what_leaves_words_out_is_no_mask_of_padding(
+    tmp_path: Path, key: str, ids: list[list[int]], numbers: list[list[int]]
+) -> None:
+    backwards = run(tmp_path, ids[::-1], **{key: numbers[::-1]})
+    rows = rows_of(run(tmp_path, ids, **{key: numbers}), backwards)
+    assert rows is not None
+    assert rows.count == np.size(ids)
+
+
+def test_of_several_masks_the_one_that_leaves_out_one_token_tells_padding(tmp_path: Path) -> None:
+    types = [[0, 1, 1], [0, 0, 1]]
+    rows = rows_of(run(tmp_path, LEFT, LEFT_MASK, token_type_ids=types), run(tmp_path, FLAT))
+    assert rows is not None
+    assert rows.count == len(FLAT)
 
 
 @pytest.mark.parametrize(
