@@ -105,7 +105,7 @@ def compare(
     session.run(range(len(pairing.pairs)))
     if session.damaged and not session.judged:
         raise (readers[0].errors + readers[1].errors)[0]
-    findings = session.conclude()
+    findings = session.conclude(len(pairing.unmatched_golden))
     results = storage.slices()
     progress(Progress("done", len(results), len(results)))
     return EditableReport(

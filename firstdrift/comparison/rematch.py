@@ -97,7 +97,7 @@ def rematch(report: AnyReport, edits: Sequence[Edit]) -> AnyReport:
     slices = storage.slices()
     if slices:
         require_applied(edits, [result.plan.notes for result in slices])
-    findings = session.conclude()
+    findings = session.conclude(len(report.pairing.unmatched_golden))
     slices = storage.slices()
     return replace(
         report,

@@ -122,14 +122,18 @@ class ComparisonSession:
     def _before(self, position: int) -> list[SliceJudgement]:
         return [judged for at, judged in sorted(self.judged.items()) if at < position]
 
-    def conclude(self) -> Findings:
-        """Let what is said of each pair agree with what all of them show, and say what that is."""
+    def conclude(self, left_out: int = 0) -> Findings:
+        """Let what is said of each pair agree with what all of them show, and say what that is.
+
+        Args:
+            left_out: how many slices of the golden dump have no partner.
+        """
         with self.clock.measure("measure"):
             together = AllSlices(list(self.judged.values()))
             for position, judged in list(self.judged.items()):
                 if (finding := together.bad_outputs.get(judged.coordinates)) is not None:
                     self._settle(position, judged, finding)
-            return together.conclude(list(self.judged.values()))
+            return together.conclude(list(self.judged.values()), left_out + len(self.damaged))
 
     def _settle(self, position: int, judged: SliceJudgement, bad: Finding) -> None:
         settled = with_bad_output(judged, bad)

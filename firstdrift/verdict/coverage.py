@@ -38,6 +38,7 @@ class Coverage(Tally, frozen=True):
         target_nodes: how many nodes of the target dump recorded a tensor.
         outputs_alone: of how many slices the golden dump holds what the model gives and nothing else, though
             the target dump holds more: nothing of the way to it was compared.
+        left_out: how many slices of the golden dump were not compared.
     """
 
     nodes: int = 0
@@ -49,6 +50,7 @@ class Coverage(Tally, frozen=True):
     before_outputs: int = 0
     target_nodes: int = 0
     outputs_alone: int = 0
+    left_out: int = 0
 
     @property
     def has_nodes(self) -> bool:
@@ -70,6 +72,12 @@ class Coverage(Tally, frozen=True):
     @property
     def said(self) -> Message:
         """How much was compared, as a clause."""
+        if not self.left_out:
+            return self._said_of_compared
+        return Message.of("coverage.left_out", said=self._said_of_compared, slices=self.left_out)
+
+    @property
+    def _said_of_compared(self) -> Message:
         nodes = Message.of("coverage.nodes", nodes=self.nodes, compared=self.compared_nodes)
         if not self.outputs:
             return Message.of("coverage.no_outputs_recorded", nodes=nodes)
@@ -85,7 +93,12 @@ class Coverage(Tally, frozen=True):
         )
 
 
-def whole_coverage(slices: Sequence[Coverage | None]) -> Coverage | None:
-    """Add up what was compared of all slices; None if it is not known of one."""
+def whole_coverage(slices: Sequence[Coverage | None], left_out: int = 0) -> Coverage | None:
+    """Add up what was compared of all slices; None if it is not known of one.
+
+    Args:
+        slices: what was compared of each.
+        left_out: how many slices of the golden dump were not compared.
+    """
     told = known(slices)
-    return sum(told, Coverage()) if told and len(told) == len(slices) else None
+    return sum(told, Coverage(left_out=left_out)) if told and len(told) == len(slices) else None

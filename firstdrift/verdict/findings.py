@@ -92,9 +92,14 @@ class AllSlices:
             judged.coordinates: finding for series in self._series for judged, finding in bad_logits(series)
         }
 
-    def conclude(self, settled: Sequence[SliceJudgement]) -> Findings:
-        """Say what the comparison found, once bad outputs have been settled in its judgements."""
-        return with_coverage(self._conclude(settled), settled)
+    def conclude(self, settled: Sequence[SliceJudgement], left_out: int = 0) -> Findings:
+        """Say what the comparison found, once bad outputs have been settled in its judgements.
+
+        Args:
+            settled: the judgements.
+            left_out: how many slices of the golden dump were not compared.
+        """
+        return with_coverage(self._conclude(settled), settled, left_out)
 
     def _conclude(self, settled: Sequence[SliceJudgement]) -> Findings:
         if settled and settled[0].rules == BITWISE:

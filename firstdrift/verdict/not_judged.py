@@ -23,9 +23,9 @@ _SAID: Final = frozenset({"summary.no_slices", "summary.no_values", "summary.non
 """Summaries that say already that nothing was compared."""
 
 
-def with_coverage(found: Findings, judgements: Sequence[SliceJudgement]) -> Findings:
+def with_coverage(found: Findings, judgements: Sequence[SliceJudgement], left_out: int = 0) -> Findings:
     """Say with what was found how much was compared; and where that is too little, nothing but that."""
-    known = replace(found, coverage=whole_coverage([judged.coverage for judged in judgements]))
+    known = replace(found, coverage=whole_coverage([judged.coverage for judged in judgements], left_out))
     why = _not_judged(found, judgements)
     if why is None:
         return known

@@ -278,6 +278,7 @@ COVERAGE = {
     "before_outputs",
     "target_nodes",
     "outputs_alone",
+    "left_out",
     "said",
 }
 ANSWER = {

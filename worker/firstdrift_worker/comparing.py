@@ -58,7 +58,7 @@ def compare_dumps(work: Work, comparison_id: int, measurer: Measurer) -> None:
     judging.run(range(len(pairing.pairs)))
     if pairing.pairs and not storage.saved:
         raise (golden.damages + target.damages)[0]
-    findings = judging.conclude()
+    findings = judging.conclude(len(pairing.unmatched_golden))
     _finish(work, comparison, pair, findings, storage.saved, clock)
 
 

@@ -143,7 +143,7 @@ def try_rules(
     known = {pair.position: pair.judgement for pair in pairs}
     trial = ComparisonSession(storage, judging.rules, judging.thresholds, known=known)
     trial.run(in_time(known, first, seconds))
-    findings_after = trial.conclude()
+    findings_after = trial.conclude(len(comparison.unmatched_golden))
     tallies = list(storage.tallies())
     return Trial(
         before=sum(firsts(tallies), Tally()),

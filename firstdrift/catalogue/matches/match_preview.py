@@ -253,7 +253,8 @@ def effect(
         plain = old.plan_of(position) or old.planned(position).plan
         changes.add(plain, changed)
         notes |= dict.fromkeys(note for note in changed.notes if note not in plain.notes)
-    findings = before.conclude(), after.conclude()
+    left_out = len(state.base.unmatched_golden)
+    findings = before.conclude(left_out), after.conclude(left_out)
     return Effect(
         before=before.counts(looked_at),
         after=after.counts(looked_at),

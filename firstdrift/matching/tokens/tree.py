@@ -4,13 +4,15 @@
 └─ 4             golden row 4 (and 3: the same 5 once more); target row 1
 
 So the token is the same, and every token before it. A run that begins within a sequence, a chunk or a
-generated token, goes on with the one sequence that was as long by then; where several were, with the one that
-goes on so in the other run. Behind a prefix that no run has (a cache from before), tokens are the same where
-places and ids are. Where several sequences fit, it is not known which one it is.
+generated token, goes on with the one sequence that was as long by then, which ends where that run does from
+then on; where several were, with the one that goes on so in the other run. Behind a prefix that no run has (a
+cache from before), tokens are the same where places and ids are. Where several sequences fit, it is not known
+which one it is.
 """
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby, product
 from typing import TypeAlias
 
 from firstdrift.matching.tokens.given import Given, Numbers, Run
@@ -20,13 +22,44 @@ Nodes: TypeAlias = list[int] | None
 """The node of each token of a run; None if that is not known."""
 
 
+class _Ends:
+    """Where the sequences of one side end that have been given so far."""
+
+    def __init__(self) -> None:
+        self._found: defaultdict[tuple[int | None, int | None], Counter[int]] = defaultdict(Counter)
+        self._known: defaultdict[int, list[tuple[int, int | None]]] = defaultdict(list)
+
+    def of(self, run: Run) -> Sequence[int]:
+        """Return the ends that a run may go on from: of its length by then, of its place in the batch."""
+        of_slot = self._found.get((run.start, run.slot))
+        return [*(of_slot or self._found.get((run.start, None)) or ())]
+
+    def begin(self, node: int, depth: int, slot: int | None) -> None:
+        self._known[node].append((depth, slot))
+        self._count(node, depth, slot, 1)
+
+    def go_on(self, node: int, slot: int | None) -> None:
+        """Take away the end of a sequence that goes on: the one of its place, if several end there."""
+        known = self._known[node]
+        if known:
+            chosen = max(known, key=lambda one: one[1] == slot)
+            known.remove(chosen)
+            self._count(node, *chosen, -1)
+
+    def _count(self, node: int, depth: int, slot: int | None, by: int) -> None:
+        for key in product({depth, None}, {slot, None}):
+            self._found[key][node] += by
+            if not self._found[key][node]:
+                del self._found[key][node]
+
+
 class TokenTree:
     """The tree, in which the runs of both sides are placed."""
 
     def __init__(self) -> None:
         """Begin with the root."""
         self._children: dict[tuple[int, float], int] = {}
-        self._at_depth: defaultdict[int, list[int]] = defaultdict(list, {0: [ROOT]})
+        self._before: defaultdict[tuple[int, float], list[int]] = defaultdict(list)
         self._unseen: dict[int, int] = {}
         self.parents: list[int] = [-1]
         self.depths: list[int] = [0]
@@ -47,34 +80,29 @@ class TokenTree:
 
     def _go_on(self, runs: Sequence[Run], found: list[Nodes]) -> None:
         """Place the runs that go on with a sequence, in their order."""
-        ends: dict[int, int | None] = {}
-        earlier: list[int] = []
-        for at, run in enumerate(runs):
-            if at and run.part != runs[at - 1].part:
-                ends |= {nodes[-1]: runs[own].slot for own in earlier if (nodes := found[own])}
-                earlier.clear()
-            earlier.append(at)
-            if found[at] is None:
-                origin = self._origin(run, ends)
-                found[at] = None if origin is None else self._grown(origin, run.ids)
+        ends = _Ends()
+        for _, of_part in groupby(range(len(runs)), lambda at: runs[at].part):
+            own = [*of_part]
+            for at in own:
+                if found[at] is None:
+                    origin = self._origin(runs[at], ends.of(runs[at]))
+                    found[at] = None if origin is None else self._grown(origin, runs[at].ids)
+            placed = [(runs[at].slot, nodes) for at in own if (nodes := found[at])]
+            for slot, nodes in placed:
+                ends.begin(nodes[-1], self.depths[nodes[-1]], slot)
+            for slot, nodes in placed:
+                ends.go_on(self.parents[nodes[0]], slot)
 
-    def _origin(self, run: Run, ends: dict[int, int | None]) -> int | None:
+    def _origin(self, run: Run, open_ends: Sequence[int]) -> int | None:
         """Return the node that a run goes on from; None if several may be that one."""
-        open_ends = self._open_ends(run, ends)
         if run.start is None and not open_ends:
             return ROOT
-        everywhere = [] if run.start is None else self._at_depth[run.start]
+        everywhere = () if run.start is None else self._before.get((run.start, run.ids[0]), ())
         for candidates in (open_ends, everywhere):
             fitting = [each for each in candidates if self._walked(each, run.ids) is not None]
             if fitting:
                 return _only(fitting)
         return _only(open_ends) if open_ends else self._behind_unseen(run.start or ROOT)
-
-    def _open_ends(self, run: Run, ends: dict[int, int | None]) -> list[int]:
-        """Return the sequences that a run may go on with: as long by then, of its place in the batch."""
-        fitting = [end for end in ends if run.start in (None, self.depths[end])]
-        of_slot = [end for end in fitting if ends[end] == run.slot]
-        return of_slot if of_slot and run.slot is not None else fitting
 
     def _behind_unseen(self, depth: int) -> int:
         """Return the node that stands for all prefixes of a length that no run has."""
@@ -92,8 +120,8 @@ class TokenTree:
         for token in ids:
             key = (origin, token)
             if key not in self._children:
-                child = self._children[key] = self._new(origin, self.depths[origin] + 1)
-                self._at_depth[self.depths[child]].append(child)
+                self._children[key] = self._new(origin, self.depths[origin] + 1)
+                self._before[self.depths[origin], token].append(origin)
             origin = self._children[key]
             nodes.append(origin)
         return nodes

@@ -139,6 +139,25 @@ def test_a_chunk_of_two_tokens_is_no_padding_and_a_token(tmp_path: Path, told: s
     assert report.findings.first_bad_node.module == "model.layers.1.down_proj"
 
 
+def test_generated_tokens_without_positions_are_all_compared(tmp_path: Path) -> None:
+    golden = in_passes_of(Run(tmp_path / "golden"), 3, 1, 1, 1, told=None)
+    target = in_passes_of(Run(tmp_path / "target", (2, 4)), 2, 1, 1, 1, 1, told=None)
+    report = compare(golden.path, target.path)
+    assert not report.pairing.unmatched_golden
+    assert not report.pairing.unmatched_target
+    assert report.findings.first_bad_node is not None
+    assert report.findings.first_bad_node.module == "model.layers.1.down_proj"
+
+
+def test_golden_passes_that_the_target_lacks_are_said_not_to_be_compared(tmp_path: Path) -> None:
+    golden = in_passes_of(Run(tmp_path / "golden"), 3, 1, 1, 1, told="positions")
+    target = in_passes_of(Run(tmp_path / "target"), 2, 1, 1, told="positions")
+    coverage = compare(golden.path, target.path).findings.coverage
+    assert coverage is not None
+    assert coverage.left_out == 2
+    assert (coverage.said.id, coverage.said.arguments["slices"]) == ("coverage.left_out", 2)
+
+
 def test_another_prompt_is_another_input(tmp_path: Path) -> None:
     golden = Run(tmp_path / "golden").step(whole(0, 2))
     target = Run(tmp_path / "target").step(whole(1, 2))
