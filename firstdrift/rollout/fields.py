@@ -69,6 +69,10 @@ STEP: Final = "step"
 SUB_ROWS: Final = ("choices", "outputs")
 _AS_ID: Final = "token_id:"
 """vLLM writes tokens so where it is asked to return ids in the place of texts."""
+_NO_NUMBERS: Final = frozenset((bool, str, bytes))
+"""Of these numpy would make numbers."""
+_NOT_FINITE: Final = frozenset(("NaN", "Infinity", "-Infinity"))
+"""How JSON has what it has no numbers for."""
 _AXES: Final = (2, 3)
 _TEXT: Final = 2
 
@@ -176,6 +180,8 @@ def _of_dictionaries(found: list[Any], ids: list[Any] | None) -> _Values:
 
 
 def _numbers(field: str, values: list[Any]) -> tuple[Floats, Flags]:
+    if any(type(value) in _NO_NUMBERS and value not in _NOT_FINITE for value in values):
+        raise _unfit("no_numbers", field=field)
     try:
         found = np.array(values, np.float64)
     except (ValueError, TypeError, OverflowError) as error:
@@ -227,7 +233,7 @@ def _integers(found: object, what: str) -> Integers:
         ids = np.array(found)
     except (ValueError, TypeError, OverflowError) as error:
         raise _unfit("no_ids", field=what) from error
-    if ids.size and ids.dtype.kind not in "iu":
+    if ids.size and (ids.dtype.kind not in "iu" or ids.max() > np.iinfo(np.int64).max):
         raise _unfit("no_ids", field=what)
     return ids.astype(np.int64)
 

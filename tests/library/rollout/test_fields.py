@@ -146,7 +146,10 @@ def test_a_mask_of_the_whole_sequence_ends_with_that_of_the_answer() -> None:
         pytest.param({"logprobs": ["x"]}, "no_numbers", id="text"),
         pytest.param({"logprobs": [-1, [2]]}, "no_numbers", id="a list inside"),
         pytest.param({"logprobs": [0.7, -1]}, "above_zero", id="probabilities"),
-        pytest.param({"logprobs": [True]}, "above_zero", id="a claim"),
+        pytest.param({"logprobs": [True]}, "no_numbers", id="a claim"),
+        pytest.param({"logprobs": [-1, False]}, "no_numbers", id="a denial"),
+        pytest.param({"logprobs": [-1, "-0.1"]}, "no_numbers", id="a number as text"),
+        pytest.param({"logprobs": [-1], "responses": [2**63]}, "no_ids", id="a token beyond signed numbers"),
         pytest.param(
             {"logprobs": [{"1": {"logprob": -1}, "2": {"logprob": -1}}]}, "sampled_not_known", id="top"
         ),
