@@ -213,10 +213,14 @@ TURNED_SIGNS: Final = FixedThreshold(
     "Adam turns the sign of so much of an update where gradients are that far off.",
     "Parameters",
 )
-
 LEAST_COVERED: Final = FixedThreshold(
     0.5,
     "share of golden nodes",
     "So many of those that there are to compare were compared where two runs are said to agree.",
     "What was compared",
 )
+
+FIXED_THRESHOLDS: Final = {
+    name.lower(): value for name, value in list(globals().items()) if isinstance(value, FixedThreshold)
+}
+"""All of them by name."""
