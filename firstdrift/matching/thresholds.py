@@ -23,3 +23,6 @@ AROUND: Final = 0.8
 
 MOST_RUNS: Final = 6
 """runs of numbers | that are spelled out in a remark | chosen: they fit in a line"""
+
+MOST_WITNESSES: Final = 2
+"""layers | beside one, in which what lies as there is right | judgement: one of them may be faulty"""

@@ -9,6 +9,7 @@ a module gives lies as its weight does: an order that brings its weights no near
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from itertools import starmap
 from typing import Final
 
 import numpy as np
@@ -40,10 +41,14 @@ def rearranged(
     """Return a tensor with its elements along a dimension in the order in which another one has them.
 
     It stays as it is where it is the same already, where shapes differ, where no order makes it so, and where
-    there are witnesses none of which lie in that order too.
+    there are witnesses none of which lie in that order too. Where all witnesses lie in another order, and it
+    does not, that is said.
     """
-    if whole is None or np.squeeze(array).shape != np.squeeze(whole).shape or _are_same(array, whole):
+    if whole is None or np.squeeze(array).shape != np.squeeze(whole).shape:
         return array, None
+    if _are_same(array, whole):
+        lies_alone = witnesses is not None and _are_turned(witnesses())
+        return array, Message.of("metrics.unlike_witnesses") if lies_alone else None
     for axis in (-1, 0) if np.squeeze(array).ndim > 1 else (-1,):
         order, how = _order(array, whole, axis)
         if order is not None and (witnesses is None or are_witnessed(order, witnesses())):
@@ -69,6 +74,20 @@ def are_witnessed(order: Array, witnesses: Sequence[Array]) -> bool:
     """Tell whether an order brings one golden witness nearer to its target, along whichever dimension."""
     pairs = zip(witnesses[::2], witnesses[1::2], strict=True)
     return any(_brings_nearer(order, *pair, axis=axis) for pair in pairs for axis in (0, -1))
+
+
+def _are_turned(witnesses: Sequence[Array]) -> bool:
+    """Tell whether all witnesses, golden and target in turn, are the same in another order alone."""
+    return bool(witnesses) and all(starmap(_is_turned, zip(witnesses[::2], witnesses[1::2], strict=True)))
+
+
+def _is_turned(golden: Array, target: Array) -> bool:
+    if np.squeeze(golden).shape != np.squeeze(target).shape:
+        return False
+    rows = ((_first_row(golden, axis), _first_row(target, axis)) for axis in (-1, 0))
+    if all(starmap(_are_same, rows)):  # enough to see that they lie alike, and read at once
+        return False
+    return any(_order(golden, target, axis)[0] is not None for axis in (-1, 0))
 
 
 def _brings_nearer(order: Array, golden: Array, target: Array, *, axis: int) -> bool:

@@ -7,19 +7,15 @@ An output is arranged as the rows of the weight are; without saved weights, and 
 layers beside. An arrangement that none of these has is a fault: gate and up exchanged, heads mixed up.
 """
 
-import re
 from collections.abc import Iterable, Sequence
-from typing import Final
 
 from msgspec.structs import replace
 
 from firstdrift.groups import grouped
 from firstdrift.matching.fused.joined_tensors import are_located
-from firstdrift.matching.fused.thresholds import MOST_WITNESSES
+from firstdrift.matching.layers_beside import with_layers_beside
 from firstdrift.matching.plan import Joining, TensorPair
 from firstdrift.model.tensor import Role, TensorRecord
-
-_NUMBER: Final = re.compile(r"\d+")
 
 
 def with_witnesses(pairs: Sequence[TensorPair]) -> list[TensorPair]:
@@ -27,12 +23,10 @@ def with_witnesses(pairs: Sequence[TensorPair]) -> list[TensorPair]:
     settled = list(pairs)
     joined = [at for at, pair in enumerate(pairs) if _is_read(pair)]
     weights = grouped((at for at in joined if _is_weight(pairs[at])), lambda at: pairs[at].match)
-    for layers in grouped(joined, lambda at: _place(pairs[at])).values():
-        for place, at in enumerate(layers):
-            own = weights.get(pairs[at].match, ())
-            beside = (*layers[:place][-1:], *layers[place + 1 :])[:MOST_WITNESSES]
-            is_by_weight = own and not _is_weight(pairs[at])
-            settled[at] = _witnessed(pairs[at], (pairs[other] for other in (own if is_by_weight else beside)))
+    for at, beside in with_layers_beside(pairs, joined):
+        own = weights.get(pairs[at].match, ())
+        is_by_weight = own and not _is_weight(pairs[at])
+        settled[at] = _witnessed(pairs[at], [pairs[other] for other in own] if is_by_weight else beside)
     return settled
 
 
@@ -54,9 +48,3 @@ def _is_weight(pair: TensorPair) -> bool:
 def _is_read(pair: TensorPair) -> bool:
     is_joined = pair.joining is Joining.CONCATENATED and pair.incomparable is None
     return is_joined and are_located(_records(pair))
-
-
-def _place(pair: TensorPair) -> tuple[str, ...]:
-    """Return where a pair lies, the same for all layers."""
-    nodes = (_NUMBER.sub("", node) for node in (pair.golden_node, pair.target_node))
-    return *nodes, pair.golden.label, pair.target.label

@@ -24,7 +24,3 @@ NAMED_EXPERTS: Final = 4
 
 MOST_DIGITS: Final = 9
 """digits | of the number of an expert | more are no number of a module"""
-
-MOST_WITNESSES: Final = 2
-"""layers | in whose arrangement parts may lie of which no weights were saved | judgement: one of them may be
-faulty"""

@@ -5,21 +5,19 @@ target   q_proj.weight [64, 48]   output.0 [2, 9, 64]      the halves taking tur
 
 Values tell the order once they are read. What a module gives lies as its weight does, its weight as those
 of the same module in the layers beside it; without saved weights what it gives lies as there. What lies
-otherwise than its witnesses is faulty. A gradient lies as what it is the gradient of.
+otherwise than its witnesses is faulty; of what is the same as it lies that is said. A gradient lies as what
+it is the gradient of.
 """
 
-import re
 from collections.abc import Container, Iterable, Sequence
 from typing import Final
 
 from msgspec.structs import replace
 
-from firstdrift.groups import grouped
-from firstdrift.matching.implementations.thresholds import MOST_WITNESSES, TWO_PARTS
+from firstdrift.matching.implementations.thresholds import TWO_PARTS
+from firstdrift.matching.layers_beside import with_layers_beside
 from firstdrift.matching.plan import Joining, TensorPair
 from firstdrift.model.tensor import Role, TensorRecord
-
-_NUMBER: Final = re.compile(r"\d+")
 
 
 def with_order_of_weights(pairs: Sequence[TensorPair]) -> list[TensorPair]:
@@ -48,11 +46,9 @@ def with_order_of_layers(pairs: Sequence[TensorPair], matches: Container[int]) -
     What stands in no layers, as the weight of a head, has no other witness than itself.
     """
     settled = list(pairs)
-    unsettled = (at for at, pair in enumerate(pairs) if pair.match in matches and _is_open(pair))
-    for layers in grouped(unsettled, lambda at: _place(pairs[at])).values():
-        for place, at in enumerate(layers):
-            beside = (*layers[:place][-1:], *layers[place + 1 :])[:MOST_WITNESSES]
-            settled[at] = _as_in(pairs[at], [pairs[other] for other in beside])
+    open_ones = (at for at, pair in enumerate(pairs) if pair.match in matches and _is_open(pair))
+    for at, beside in with_layers_beside(pairs, open_ones):
+        settled[at] = _as_in(pairs[at], beside)
     return settled
 
 
@@ -90,9 +86,3 @@ def _in_order(
     if not _is_read(pair, roles):
         return pair
     return replace(pair, golden_parts=(pair.golden, *witnesses), joining=Joining.REARRANGED)
-
-
-def _place(pair: TensorPair) -> tuple[str, ...]:
-    """Return where a pair lies, the same for all layers."""
-    nodes = (_NUMBER.sub("", node) for node in (pair.golden_node, pair.target_node))
-    return *nodes, pair.golden.label, pair.target.label

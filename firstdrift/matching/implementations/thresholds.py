@@ -36,6 +36,3 @@ by definition"""
 
 TOKEN_DIMENSIONS: Final = 2
 """dimensions | that say which token of which sequence a row is | by definition"""
-
-MOST_WITNESSES: Final = 2
-"""layers | in whose order a result may lie that has no weights | judgement: one of them may be faulty"""

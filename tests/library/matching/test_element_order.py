@@ -67,6 +67,8 @@ def run(
         pytest.param(NONE, ALL, False, set(), id="without-weights-as-all-layers-do"),
         pytest.param(NONE, frozenset({1}), False, {"layers.1.wq output.0"}, id="without-weights-as-no-other"),
         pytest.param(NONE, frozenset({0, 1}), False, set(), id="without-weights-as-the-layer-beside"),
+        pytest.param(NONE, frozenset({0, 2}), False, set(), id="without-weights-as-a-layer-further-away"),
+        pytest.param(frozenset({0, 2}), frozenset({0, 2}), True, set(), id="the-last-but-one-layer-alone"),
         pytest.param(NONE, NONE, True, set(), id="as-it-is"),
     ],
 )
@@ -92,6 +94,27 @@ def test_an_order_holds_only_where_a_witness_confirms_it(
     }
     assert all(one.errors is not None for one in measured)
     assert found == differing
+
+
+@pytest.mark.parametrize(
+    ("weights", "alone"), [(frozenset({0, 2}), {"layers.1.wq"}), (NONE, set()), (ALL, set())]
+)
+def test_a_layer_that_lies_otherwise_than_those_beside_it_is_told(
+    tmp_path: Path, weights: frozenset[int], alone: set[str]
+) -> None:
+    golden = run(tmp_path, "q_proj", weights=NONE, outputs=NONE, has_weights=True)
+    target = run(tmp_path, "wq", weights=weights, outputs=weights, has_weights=True)
+    pairer, tensors = pairer_of(build_tree(golden), build_tree(target)), TensorPairing()
+    for row, nodes in enumerate(zip(golden.nodes, target.nodes, strict=True)):
+        pairer.pair(tensors, row, *nodes)
+    pairs = tuple(with_order_of_layers(tensors.pairs, pairer.linear))
+    measured = measure_pairs(SlicePlan(LISTING, LISTING, (), pairs, (), ()), 0, len(pairs))
+    told = {
+        pair.target_node
+        for pair, one in zip(pairs, measured, strict=True)
+        if one.reason is not None and one.reason.id == "metrics.unlike_witnesses"
+    }
+    assert told == alone
 
 
 def test_a_weight_that_stands_in_no_layers_tells_its_order_itself(tmp_path: Path) -> None:
