@@ -236,14 +236,15 @@ def _given(one: Recorded, kept: Numbers | None) -> Given:
     """Split rows where one that is left out, another sequence, or another place comes."""
     length = one.shape[1] if len(one.shape) > 1 else len(one.ids)
     runs: list[Run] = []
-    at = 0
+    at = padded = 0
     while at < len(one.ids):
         end = at + 1
-        if kept is None or kept[at] == 1.0:
+        if kept is not None and kept[at] != 1.0:
+            padded = end
+        else:
             while end % length and not _begins_anew(one, end, kept):
                 end += 1
-            is_padded = kept is not None and 0.0 in kept[at - at % length : at]
-            runs.append(_run(one, at, end, length, is_padded=is_padded))
+            runs.append(_run(one, at, end, length, is_padded=padded > at - at % length))
         at = end
     return Given(one.shape, tuple(runs))
 

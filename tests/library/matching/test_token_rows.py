@@ -13,6 +13,7 @@ from firstdrift.errors import TensorUnreadableError
 from firstdrift.matching.implementations.pair_tensors import pairer_of
 from firstdrift.matching.plan import SlicePlan
 from firstdrift.matching.tensors import TensorPairing
+from firstdrift.matching.tokens.given import Recorded, surest
 from firstdrift.matching.tokens.rows import CommonRows, common_rows
 from firstdrift.matching.tree import build_tree
 from firstdrift.model.node import Direction, Node, NodeKind
@@ -185,6 +186,16 @@ def test_rows_that_are_not_there_are_said_to_be_missing(tmp_path: Path) -> None:
     location = DataLocation(record.location.file, "npy", view=(ViewStep(ROWS, (2, 3)),))
     with pytest.raises(TensorUnreadableError):
         load_tensor(location)
+
+
+def test_many_pieces_of_one_row_take_no_time() -> None:
+    places = tuple(map(float, range(0, 400_000, 2)))
+    one = Recorded((len(places),), places, masks=((0.0,) + (1.0,) * (len(places) - 1),), positions=places)
+    started = process_time()
+    given = surest([one])
+    assert process_time() - started < 5.0
+    assert given is not None
+    assert len(given.runs) == len(places) - 1
 
 
 def test_many_other_tokens_take_no_time(tmp_path: Path) -> None:
