@@ -14,7 +14,7 @@ import numpy as np
 from msgspec import Struct
 
 from firstdrift.errors import SettingsError
-from firstdrift.groups import gathered, known, seconds
+from firstdrift.groups import gathered, known
 from firstdrift.rollout import noise
 from firstdrift.rollout.experts import ExpertsOfPair, compare_experts
 from firstdrift.rollout.fields import GROUPS, IDS
@@ -108,8 +108,11 @@ def compare_sides(rollout: Side, trainer: Side, options: RolloutOptions) -> Roll
     commons = [_common(*pair) for pair in found]
     tokens = _all_tokens(commons, options)
     scales = noise.scales_by_bin(tokens.bins, tokens.moved, tokens.tells)
+    layers = tuple(_layers([one.experts for one in commons if isinstance(one.experts, ExpertsOfPair)]))
+    often_other = next((one.layer for one in layers if one.other > OTHER_EXPERTS * one.sets), None)
+    excuses = tokens.routed if often_other is None else ()
     pairs = [
-        _pair(number, *both, common, (scales, tokens.routed), options)
+        _pair(number, *both, common, (scales, excuses), options)
         for (number, _), both, common in zip(pairing.pairs, found, commons, strict=True)
     ]
     out = np.concatenate([pair.out for pair in pairs]) if pairs else np.empty(0, np.bool_)
@@ -118,11 +121,10 @@ def compare_sides(rollout: Side, trainer: Side, options: RolloutOptions) -> Roll
     positions = tuple(_by_position(tokens, scales, out, options))
     worst_first = tuple(sorted(pairs, key=_how_bad))
     counts = _counts(pairs, pairing, rollout, trainer)
-    experts = _experts(pairs, tokens.routed)
+    experts = _experts(pairs, layers, often_other, tokens.routed)
     bias = bias_of(pairs)
     scales = [scale, *(one.scale for one in positions)]
-    off = counts.out if experts is None or experts.first_layer is not None else counts.out - counts.rerouted
-    verdict = judge(statistics, scales, off, counts.other_tokens, options)
+    verdict = judge(statistics, scales, counts.out - counts.rerouted, counts.other_tokens, options)
     if verdict is RolloutVerdict.WITHIN:
         verdict = _agreeing(counts, bias)
     if verdict is RolloutVerdict.DRIFTING:
@@ -289,20 +291,23 @@ def _by_prompt(pairs: Sequence[SequencePair], options: RolloutOptions) -> tuple[
     return tuple(sorted(found, key=lambda one: (-one.out, -(one.statistics.mean_abs or 0.0))))
 
 
-def _experts(pairs: Sequence[SequencePair], groups: tuple[Routed, ...]) -> ExpertsReport | None:
+def _experts(
+    pairs: Sequence[SequencePair],
+    layers: tuple[LayerExperts, ...],
+    often_other: int | None,
+    groups: tuple[Routed, ...],
+) -> ExpertsReport | None:
     routed_pairs = [(pair, pair.experts) for pair in pairs if isinstance(pair.experts, ExpertsOfPair)]
     reasons = Counter(pair.experts for pair in pairs if isinstance(pair.experts, Message))
     if not routed_pairs and not reasons:
         return None
-    layers = tuple(_layers(seconds(routed_pairs)))
-    often = (one.layer for one in layers if one.other > OTHER_EXPERTS * one.sets)
     first = (
         (pair.number, experts.first_token + experts.first[0], experts.first[1])
         for pair, experts in routed_pairs
         if experts.first is not None
     )
     earliest = min(first, key=lambda one: one[1:], default=None)
-    return ExpertsReport(layers, next(often, None), earliest, reasons, groups)
+    return ExpertsReport(layers, often_other, earliest, reasons, groups)
 
 
 def _layers(compared: Iterable[ExpertsOfPair]) -> Iterator[LayerExperts]:

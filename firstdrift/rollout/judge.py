@@ -155,7 +155,7 @@ def _off(pairs: Sequence[SequencePair], counts: RolloutCounts, measured: Message
     is_other = worst.first_found == worst.other_token
     return Message.of(
         "rollout.summary.other_token" if is_other else "rollout.summary.off",
-        out=counts.out - counts.rerouted or counts.out,
+        out=counts.out - counts.rerouted,
         bad=sum(pair.verdict is not RolloutVerdict.WITHIN for pair in pairs),
         sequence=worst.name,
         token=worst.first_found,

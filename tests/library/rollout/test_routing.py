@@ -55,6 +55,16 @@ def test_near_ties_of_a_few_layers_are_explained(tmp_path: Path) -> None:
     assert report.counts.out == report.counts.rerouted > 0
 
 
+def test_a_layer_that_often_chooses_otherwise_excuses_no_token_of_any_sequence(tmp_path: Path) -> None:
+    report = run(tmp_path, layers=2, otherwise=0.07, tie=1.0)
+    assert report.experts is not None
+    assert report.experts.first_layer is not None
+    bad = sum(pair.verdict is RolloutVerdict.OFF for pair in report.pairs)
+    assert (report.verdict, report.counts.rerouted) == (RolloutVerdict.OFF, 0)
+    assert report.summary.arguments["bad"] == bad > SEQUENCES / 2
+    assert report.summary.arguments["out"] == sum(int(pair.out.sum()) for pair in report.pairs)
+
+
 def test_a_token_that_is_off_is_found_in_a_deep_model_where_most_tokens_have_a_tie_somewhere(
     tmp_path: Path,
 ) -> None:
