@@ -3,17 +3,21 @@
 pass 0   ids [4]   q_proj.output.0 [4, 64]   ┐  ids [9]   q_proj.output.0 [9, 64]
 pass 1   ids [5]   q_proj.output.0 [5, 64]   ┘  a row for each token, in the order in which they were given
 
-Weights are those of the first pass. What has no row for each token, as a cache or a mask, cannot be laid so.
+Weights are those of the first pass. Nodes and tensors are those of any pass, each where it ran. What has no
+row for each token, as a cache or a mask, cannot be laid so.
 """
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
+from functools import reduce
+from itertools import chain
 from math import prod
 from typing import Final
 
 from msgspec.structs import replace
 
 from firstdrift.dumps.storage.views import SHAPED
-from firstdrift.groups import known
+from firstdrift.groups import gathered, known
 from firstdrift.model.node import Node
 from firstdrift.model.slice import Slice, SliceListing
 from firstdrift.model.tensor import Role, TensorRecord, ViewStep, join_statistics, shared_location
@@ -32,21 +36,30 @@ def merge_passes(listing: SliceListing, passes: Sequence[Slice]) -> Slice:
         passes: in the order of `listing.parts`, and of the shapes of their token ids, `listing.rows`.
     """
     by_name = [{node.name: node for node in each.nodes} for each in passes]
-    names = dict.fromkeys(name for nodes in by_name for name in nodes)
+    names = reduce(_with_names, by_name, list[str]())
     held = ([nodes.get(name) for nodes in by_name] for name in names)
     nodes = tuple(replace(_merged(each, listing.rows), order=order) for order, each in enumerate(held))
     problems = tuple(problem for each in passes for problem in each.problems)
     return Slice(listing, nodes, passes[0].order_origin, problems)
 
 
+def _with_names(names: list[str], others: Iterable[str]) -> list[str]:
+    """Return names with those that only others have, each behind the one that ran before it."""
+    there, last = set(names), ""
+    behind: defaultdict[str, list[str]] = defaultdict(list)
+    for name in others:
+        if name in there:
+            last = name
+        else:
+            behind[last].append(name)
+    return list(chain(behind[""], *((name, *behind.get(name, ())) for name in names)))
+
+
 def _merged(held: Sequence[Node | None], rows: Sequence[tuple[int, ...]]) -> Node:
     there = known(held)
-    first = there[0]
-    if len(there) < len(held):
-        return replace(first, tensors=tuple(map(_not_in_all, first.tensors)))
-    others = [{record.label: record for record in node.tensors} for node in there]
-    columns = ([records.get(record.label) for records in others] for record in first.tensors)
-    return replace(first, tensors=tuple(_laid(known(column), rows) for column in columns))
+    by_label = [{record.label: record for record in node.tensors} for node in there]
+    columns = gathered(chain.from_iterable(records.items() for records in by_label))
+    return replace(there[0], tensors=tuple(_laid(column, rows) for column in columns.values()))
 
 
 def _laid(records: Sequence[TensorRecord], rows: Sequence[tuple[int, ...]]) -> TensorRecord:
