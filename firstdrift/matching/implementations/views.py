@@ -6,7 +6,7 @@
 | swapped     | [2, 9, 64]  | [9, 2, 64] | batch and sequence, heads and sequence, a matrix |
 | without pad | [128, 64]   | [160, 64]  | a vocabulary that was made larger                |
 | last tokens | [2, 9, 128] | [2, 128]   | logits of the last token of each sequence        |
-| rows        | [2, 9, 64]  | [14, 64]   | of the tokens that both have: `token_rows`       |
+| rows        | [2, 9, 64]  | [14, 64]   | of the tokens that both have: `tokens/rows.py`   |
 
 Statistics do not depend on how the same elements are laid out; of what takes some elements only, values are
 needed.

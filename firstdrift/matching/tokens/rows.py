@@ -3,10 +3,11 @@
 golden   [2, 9, 64]   as [18, 64], of it rows 13 to 17, then 0 to 8     target   [14, 64], all of it
 
 Statistics hold for rows in any order, if all are taken; of some of them, values are needed. What has no row
-for each token, as an attention mask or a cache, lies in an order that nothing tells.
+for each token, as an attention mask or a cache, lies in an order that nothing tells. Parameters have no rows
+of tokens, nor has a matrix that a product multiplies them by, whatever their sizes.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from math import prod
 from typing import Final, TypeAlias
@@ -16,6 +17,7 @@ from msgspec.structs import replace
 
 from firstdrift.dumps.storage.views import ROWS, SHAPED, SWAPPED
 from firstdrift.groups import firsts, known
+from firstdrift.matching.implementations.thresholds import TWO_PARTS
 from firstdrift.matching.implementations.views import rows_of, with_steps
 from firstdrift.matching.plan import Joining, TensorPair
 from firstdrift.matching.tokens.aligned import Aligned, Piece, aligned, as_they_lie, exchanges_sequences
@@ -24,6 +26,8 @@ from firstdrift.matching.tokens.thresholds import HEAD_DIMENSIONS
 from firstdrift.model.node import Node
 from firstdrift.model.slice import Slice
 from firstdrift.model.tensor import Role, TensorRecord, ViewStep
+from firstdrift.operators.kinds import ErrorModel
+from firstdrift.operators.properties import error_model
 from firstdrift.parallel.token_ids import behind_rows
 from firstdrift.wording.message import Message
 
@@ -31,6 +35,8 @@ Nodes: TypeAlias = tuple[Sequence[Node], Sequence[Node]]
 """The golden and the target nodes."""
 
 NOT_TOLD: Final = "matching.incomparable.rows_not_told"
+_VALUES: Final = (Role.INPUT, Role.OUTPUT)
+"""What may have a row for each token."""
 _SAID: Final = "matching.transform.said"
 """The id of what is said of a view that a mapping file names."""
 
@@ -43,12 +49,14 @@ class Rows(Struct, frozen=True):
         runs: first row and number of rows, for each piece of them.
         sequences: of its sequences, which are compared, in which order; empty if pieces are no sequences.
         of: how many sequences it has.
+        factors: matrices that products multiply rows by, whatever their sizes: name of the node and label.
     """
 
     shape: tuple[int, ...]
     runs: tuple[int, ...]
     sequences: tuple[int, ...] = ()
     of: int = 0
+    factors: frozenset[tuple[str, str]] = frozenset()
 
     @property
     def are_all(self) -> bool:
@@ -60,12 +68,23 @@ class Rows(Struct, frozen=True):
         """Whether all rows are taken as they lie."""
         return self.are_all and list(self.runs[::2]) == sorted(self.runs[::2])
 
+    @property
+    def exchanges_all(self) -> bool:
+        """Whether all sequences are taken, in whatever order."""
+        return sorted(self.sequences) == list(range(self.of))
+
     def see(self, nodes: Sequence[Node]) -> list[Node]:
         """See what nodes were given and have given with the rows that are compared alone."""
-        return [replace(node, tensors=tuple(map(self._seen, node.tensors))) for node in nodes]
+        return [replace(node, tensors=tuple(self._seen_of(node))) for node in nodes]
+
+    def _seen_of(self, node: Node) -> Iterator[TensorRecord]:
+        return (
+            record if (node.name, record.label) in self.factors else self._seen(record)
+            for record in node.tensors
+        )
 
     def _seen(self, record: TensorRecord) -> TensorRecord:
-        is_value = record.role in (Role.INPUT, Role.OUTPUT) and record.is_tensor
+        is_value = record.role in _VALUES and record.is_tensor
         if not is_value or record.shards is not None or record.problem is not None or not record.shape:
             return record
         behind = behind_rows(record.shape, self.shape)
@@ -94,10 +113,11 @@ class Rows(Struct, frozen=True):
         """See what each sequence has one of, such as logits of its last token, in the order of the other."""
         if self.sequences == tuple(range(self.of)):
             return record
-        if not self.sequences or record.location is None:
+        if not self.sequences or (record.location is None and not self.exchanges_all):
             return replace(record, problem=Message.of(NOT_TOLD))
         seen = with_steps(record, *self._steps([*chain.from_iterable((at, 1) for at in self.sequences)]))
-        return replace(seen, shape=(len(self.sequences), *(record.shape or ())[1:]), statistics=None)
+        told = record.statistics if self.exchanges_all else None
+        return replace(seen, shape=(len(self.sequences), *(record.shape or ())[1:]), statistics=told)
 
     def _steps(self, runs: Sequence[int]) -> tuple[ViewStep, ...]:
         return () if runs is self.runs and self.are_in_order else (ViewStep(ROWS, tuple(runs)),)
@@ -109,7 +129,7 @@ class Rows(Struct, frozen=True):
     def holds_tokens(self, record: TensorRecord) -> bool:
         """Tell whether a dimension of a tensor may be that of rows, of sequences or of their length."""
         sizes = {*self.shape, prod(self.shape), self.of} - {1}
-        return record.role in (Role.INPUT, Role.OUTPUT) and not sizes.isdisjoint(record.shape or ())
+        return record.role in _VALUES and not sizes.isdisjoint(record.shape or ())
 
 
 class CommonRows(Struct, frozen=True):
@@ -137,30 +157,54 @@ class CommonRows(Struct, frozen=True):
         """Say of which tokens the rows of a pair are, or that nothing tells it."""
         if any(how.id == _SAID for how in pair.transform):
             return pair
-        shapes = pair.golden.shape, pair.target.shape
-        are_rows = all(shape and shape[0] == self.count for shape in shapes)
-        taken = max(_taken(pair.golden, *pair.golden_parts), _taken(pair.target, *pair.target_parts))
-        if not are_rows and not taken:
+        if self._is_factor(pair):
+            return _not_told(pair) if _taken(pair.golden, pair.target) else pair
+        rows = self._rows_of(pair)
+        if not rows:
             return self._without_rows(pair)
-        rows = self.count if are_rows else taken
         said = Message.of("matching.transform.rows_of_tokens", rows=rows)
         tokens = tuple((one.sequence, one.place, one.count) for one in self.pieces)
+        if rows == self.count:
+            pair = self._of_these_rows(pair)
+        return replace(
+            pair,
+            transform=(said, *pair.transform),
+            joining=pair.joining or Joining.VIEW,
+            tokens=tokens if rows == self.count else (),
+        )
+
+    def _is_factor(self, pair: TensorPair) -> bool:
+        golden, target = (pair.golden_node, pair.golden.label), (pair.target_node, pair.target.label)
+        return golden in self.golden.factors or target in self.target.factors
+
+    def _of_these_rows(self, pair: TensorPair) -> TensorPair:
         return replace(
             pair,
             golden=self.golden.without_statistics(pair.golden),
             target=self.target.without_statistics(pair.target),
             golden_parts=tuple(map(self.golden.without_statistics, pair.golden_parts)),
             target_parts=tuple(map(self.target.without_statistics, pair.target_parts)),
-            transform=(said, *pair.transform),
-            joining=pair.joining or Joining.VIEW,
-            tokens=tokens if rows == self.count else (),
         )
+
+    def _rows_of(self, pair: TensorPair) -> int:
+        """Return how many rows a pair has, of tokens or of sequences; 0 if none are told."""
+        if pair.golden.role not in _VALUES:
+            return 0
+        sizes = {(shape or (0,))[0] for shape in (pair.golden.shape, pair.target.shape)}
+        are_sequences = self.golden.exchanges_all and self.target.exchanges_all and sizes == {self.golden.of}
+        if sizes == {self.count} or (are_sequences and self.golden.of > 1):
+            return sizes.pop()
+        return max(_taken(pair.golden, *pair.golden_parts), _taken(pair.target, *pair.target_parts))
 
     def _without_rows(self, pair: TensorPair) -> TensorPair:
         holds = self.golden.holds_tokens(pair.golden) or self.target.holds_tokens(pair.target)
         if not holds or (pair.incomparable is None and _as_recorded_alike(pair)):
             return pair
-        return replace(pair, incomparable=Message.of(NOT_TOLD), transform=(), joining=None)
+        return _not_told(pair)
+
+
+def _not_told(pair: TensorPair) -> TensorPair:
+    return replace(pair, incomparable=Message.of(NOT_TOLD), transform=(), joining=None)
 
 
 def _as_recorded_alike(pair: TensorPair) -> bool:
@@ -190,13 +234,25 @@ def common_rows(nodes: Nodes, slices: tuple[Slice, Slice], *, of_one_code: bool 
         return None
     if of_one_code and exchanges_sequences(found):
         return None
-    return CommonRows(_rows(found, 0), _rows(found, 1), found.pieces)
+    return CommonRows(_rows(found, 0, nodes[0]), _rows(found, 1, nodes[1]), found.pieces)
 
 
-def _rows(found: Aligned, side: int) -> Rows:
+def _rows(found: Aligned, side: int, nodes: Sequence[Node]) -> Rows:
     given = found.sides[side]
     runs = chain.from_iterable((piece.rows[side], piece.count) for piece in found.pieces)
-    return Rows(given.shape, tuple(runs), _sequences(given, found.pieces, side), len(given.runs))
+    sequences = _sequences(given, found.pieces, side)
+    factors = frozenset(_factors(nodes, given.shape))
+    return Rows(given.shape, tuple(runs), sequences, len(given.runs), factors)
+
+
+def _factors(nodes: Iterable[Node], rows: tuple[int, ...]) -> Iterator[tuple[str, str]]:
+    """Yield what is no row of tokens of the inputs of products: matrices behind the first that has some."""
+    for node in nodes:
+        if error_model(node.type_name) is ErrorModel.PRODUCT:
+            given = node.records(Role.INPUT)
+            with_rows = [record for record in given if behind_rows(record.shape, rows) is not None]
+            matrices = (record for record in with_rows[1:] if len(record.shape or ()) == TWO_PARTS)
+            yield from ((node.name, record.label) for record in matrices)
 
 
 def _sequences(given: Given, pieces: Iterable[Piece], side: int) -> tuple[int, ...]:

@@ -5,13 +5,14 @@ from time import process_time
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 from firstdrift.comparison.stages import measure_pairs
 from firstdrift.dumps.storage.tensor_data import load_tensor
 from firstdrift.dumps.storage.views import ROWS
 from firstdrift.errors import TensorUnreadableError
 from firstdrift.matching.implementations.pair_tensors import pairer_of
-from firstdrift.matching.plan import SlicePlan
+from firstdrift.matching.plan import SlicePlan, TensorPair
 from firstdrift.matching.tensors import TensorPairing
 from firstdrift.matching.tokens.given import Recorded, surest
 from firstdrift.matching.tokens.rows import CommonRows, common_rows
@@ -41,7 +42,7 @@ def run(
     folder: Path,
     ids: list[list[int]] | list[int],
     mask: list[list[int]] | None = None,
-    **told: list[list[int]],
+    **told: list[list[int]] | list[int],
 ) -> Slice:
     """Save a run that looks its tokens up, and the logits that it gives; each row is told by its token."""
     words = np.array(ids)
@@ -178,6 +179,47 @@ def test_a_fault_in_a_row_that_is_compared_is_seen(
     (measured,) = measure_pairs(SlicePlan(LISTING, LISTING, (), pairs, (), ()), 0, 1)
     assert measured.errors is not None
     assert (measured.errors.relative_l2 > 0) is found
+
+
+def paired(slices: tuple[Slice, Slice], *tensors: tuple[TensorRecord, ...], of: str) -> list[TensorPair]:
+    """Pair what a node of each side has beside, as rows of tokens are seen."""
+    nodes = [Node("made", "made", NodeKind.MODULE, of, Direction.FORWARD, 0, 3, None, own) for own in tensors]
+    sides = [(*one.nodes, node) for one, node in zip(slices, nodes, strict=True)]
+    rows = common_rows((sides[0], sides[1]), slices)
+    assert rows is not None
+    seen = rows.see((sides[0], sides[1]))
+    found = TensorPairing()
+    found.pair(0, seen[0][-1], seen[1][-1])
+    return list(map(rows.say, found.pairs))
+
+
+def test_a_parameter_of_as_many_rows_as_there_are_tokens_keeps_its_statistics(tmp_path: Path) -> None:
+    weight = saved(tmp_path, Role.PARAMETER, "weight", np.ones((len(FLAT), 3), "float32"))
+    (pair,) = paired(
+        (run(tmp_path, LEFT, LEFT_MASK), run(tmp_path, FLAT)), (weight,), (weight,), of="RMSNorm"
+    )
+    assert (pair.golden, pair.target, pair.transform, pair.tokens) == (weight, weight, (), ())
+
+
+def test_a_matrix_that_a_product_multiplies_by_has_no_rows_of_tokens(tmp_path: Path) -> None:
+    tokens = [saved(tmp_path, Role.INPUT, "0", np.ones((5, 5), "float32")) for _ in range(2)]
+    matrix = saved(tmp_path, Role.INPUT, "1", np.ones((5, 3), "float32"))
+    backwards = run(tmp_path, [4, 6, 5, 7, 9], cu_seqlens=[0, 2, 5])
+    slices = run(tmp_path, FLAT, cu_seqlens=[0, 3, 5]), backwards
+    pairs = paired(slices, (tokens[0], matrix), (tokens[1], matrix), of="matmul")
+    assert [pair.golden is matrix and pair.target is matrix for pair in pairs] == [False, True]
+    assert [one.id for one in pairs[0].transform] == ["matching.transform.rows_of_tokens"]
+
+
+@pytest.mark.parametrize("is_saved", [True, False])
+def test_statistics_hold_of_sequences_that_are_only_exchanged(tmp_path: Path, is_saved: bool) -> None:
+    ends = [saved(tmp_path, Role.OUTPUT, "0", np.array([[9.0], [6.0]][::step])) for step in (1, -1)]
+    golden, target = (end if is_saved else replace(end, location=None) for end in ends)
+    slices = run(tmp_path, LEFT, LEFT_MASK), run(tmp_path, [[0, 4, 6], [5, 7, 9]], LEFT_MASK[::-1])
+    (pair,) = paired(slices, (golden,), (target,), of="Linear")
+    assert pair.incomparable is pair.golden.problem is None
+    assert pair.golden.statistics == golden.statistics
+    assert (pair.golden.digest, pair.tokens) == (None, ())
 
 
 def test_rows_that_are_not_there_are_said_to_be_missing(tmp_path: Path) -> None:
