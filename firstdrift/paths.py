@@ -94,3 +94,9 @@ def _inside(roots: Sequence[Path], wanted: str | Path) -> Path:
     if resolved and any(real.is_relative_to(root.resolve()) for root in roots):
         return real
     raise PathOutsideRootsError(Message.of("paths.outside"), hint=_HINT)
+
+
+def natural(name: str) -> list[tuple[bool, int, str]]:
+    """Return what sorts names as people do: step10 after step9, upper and lower case alike."""
+    parts = re.split(r"([0-9]+)", name.lower())
+    return [(part.isdecimal(), int(part) if part.isdecimal() else 0, part) for part in parts]

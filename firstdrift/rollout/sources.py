@@ -1,7 +1,6 @@
 """Which files hold the log-probabilities of a side, without a look into them."""
 
 import os
-import re
 import stat
 from collections.abc import Sequence
 from pathlib import Path
@@ -9,14 +8,13 @@ from typing import Final
 
 from firstdrift.errors import RolloutUnreadableError
 from firstdrift.files import list_folder, said_by_system
+from firstdrift.paths import natural
 from firstdrift.rollout.thresholds import MOST_FILES
 from firstdrift.wording.message import Message, verbatim
 
 JSON_SUFFIXES: Final = (".jsonl", ".ndjson", ".json")
 PARQUET_SUFFIXES: Final = (".parquet", ".pq")
 SUFFIXES: Final = (*JSON_SUFFIXES, *PARQUET_SUFFIXES)
-
-_DIGITS: Final = re.compile(r"([0-9]+)")
 
 
 def files_of(path: Path, within: Sequence[Path] | None = None) -> list[Path]:
@@ -38,7 +36,7 @@ def files_of(path: Path, within: Sequence[Path] | None = None) -> list[Path]:
         raise RolloutUnreadableError(Message.of("rollout.no_files", suffixes=SUFFIXES), path=path)
     if len(found) > MOST_FILES:
         raise RolloutUnreadableError(Message.of("rollout.many_files", most=MOST_FILES), path=path)
-    return sorted(found, key=lambda file: _natural(file.name))
+    return sorted(found, key=lambda file: natural(file.name))
 
 
 def stamps_of(path: Path, within: Sequence[Path] | None = None) -> tuple[tuple[str, int, int], ...]:
@@ -58,8 +56,3 @@ def why_not(error: Exception) -> Message:
     """Say why something cannot be opened."""
     said = said_by_system(error) if isinstance(error, OSError) else str(error)
     return said if isinstance(said, Message) else verbatim(said or str(error))
-
-
-def _natural(name: str) -> list[tuple[bool, int, str]]:
-    parts = _DIGITS.split(name.lower())
-    return [(part.isdecimal(), int(part) if part.isdecimal() else 0, part) for part in parts]

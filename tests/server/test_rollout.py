@@ -83,6 +83,23 @@ def test_what_was_answered_is_kept_until_a_file_changes(client: TestClient, root
     assert ask(client, **given)["answer"]["verdict"] == "drifting"
 
 
+def test_of_many_sequences_of_one_side_alone_some_are_listed_and_all_counted(
+    client: TestClient, root: Path
+) -> None:
+    more = questions.MOST_SEQUENCES + 7
+    ours = [row([-1.0, -2.0], id=number) for number in range(more + 1)]
+    write_rows(root / "ours.jsonl", *ours)
+    write_rows(root / "theirs.jsonl", ours[0])
+    found = ask(client, rollout=root / "ours.jsonl", trainer=root / "theirs.jsonl")["answer"]
+    assert len(found["unpaired"]["rollout"]) == questions.MOST_SEQUENCES
+    assert found["counts"]["rollout_only"] == more
+
+
+def test_files_are_listed_whatever_case_their_suffix_has(client: TestClient, root: Path) -> None:
+    shutil.copy(root / "rollout.jsonl", root / "LAST.JSONL")
+    assert "LAST.JSONL" in {one["name"] for one in ask(client)["choose"]["entries"]}
+
+
 def test_while_the_second_file_is_looked_for_nothing_is_refused(client: TestClient, root: Path) -> None:
     found = ask(client, rollout=root / "rollout.jsonl", at=root)
     assert (found["problem"], found["answer"]) == (None, None)

@@ -1,7 +1,6 @@
 """Folders under the roots, each with the format of the dump that lies in it."""
 
 import os
-import re
 import time
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -13,7 +12,7 @@ from pathlib import Path
 from firstdrift.dumps.detect import recognise
 from firstdrift.errors import DumpNotFoundError, DumpUnreadableError, PathOutsideRootsError
 from firstdrift.files import scan_folder
-from firstdrift.paths import inside, unspelt
+from firstdrift.paths import inside, natural, unspelt
 from firstdrift.wording.message import Message
 from firstdrift_server.questions.dumps import real_dump
 
@@ -117,7 +116,7 @@ def list_folder(
     if not here.is_dir():
         raise DumpNotFoundError(Message.of("server.no_folder"), path=here)
     seen = list(islice(_entries(roots, here, unspelt(begins).lower(), suffixes), MOST_SEEN + 1))
-    listed = sorted(seen[:MOST_SEEN], key=lambda entry: (not entry.is_folder, _natural(entry.name)))
+    listed = sorted(seen[:MOST_SEEN], key=lambda entry: (not entry.is_folder, natural(entry.name)))
     if order is Order.RECENT:
         listed = [replace(entry, changed_at=_changed_at(entry.path)) for entry in listed]
         listed.sort(key=lambda entry: (not entry.is_folder, -int(entry.changed_at)))
@@ -172,7 +171,7 @@ def _entries(roots: Sequence[Path], folder: Path, begins: str, suffixes: Collect
                     continue
                 if entry.is_dir():
                     yield Entry(entry.name, entry.path, is_folder=True)
-                elif os.path.splitext(entry.name)[1] in suffixes and entry.is_file():  # noqa: PTH122 (faster)
+                elif os.path.splitext(entry.name)[1].lower() in suffixes and entry.is_file():  # noqa: PTH122 (faster)
                     yield Entry(entry.name, entry.path, is_folder=False)
     except OSError as error:
         raise DumpUnreadableError(
@@ -212,9 +211,3 @@ def _above(roots: Sequence[Path], folder: Path) -> tuple[Entry, ...]:
     root = max(filter(folder.is_relative_to, roots), key=lambda root: len(root.parts))
     between = [folder, *folder.parents][: len(folder.parts) - len(root.parts) + 1]
     return tuple(_folder(path, str(path) if path == root else path.name) for path in reversed(between))
-
-
-def _natural(name: str) -> list[tuple[bool, int, str]]:
-    """Sort step10 after step9."""
-    parts = re.split(r"([0-9]+)", name.lower())
-    return [(part.isdecimal(), int(part) if part.isdecimal() else 0, part) for part in parts]

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from firstdrift.rollout.report import RolloutReport, SequencePair
 
 MOST_SEQUENCES: Final = 200
-"""So many sequences are listed, the worst ones; and so many prompts."""
+"""So many sequences are listed, the worst ones; so many prompts; and so many of either side alone."""
 
 MOST_ROWS: Final = 60
 MOST_COLUMNS: Final = 120
@@ -65,6 +65,7 @@ def rollout_overview(asked: AskedRollout, roots: Sequence[Path]) -> dict[str, An
     return found | {
         "sequences": found["sequences"][:MOST_SEQUENCES],
         "prompts": found["prompts"][:MOST_SEQUENCES],
+        "unpaired": {side: names[:MOST_SEQUENCES] for side, names in found["unpaired"].items()},
         "left_out": left_out(report),
         "experts_said": experts_said(report),
         "problems": problems,
