@@ -153,10 +153,12 @@ def _sequences(given: Given, nodes: Sequence[Nodes], tree: TokenTree) -> list[in
     """Number the sequences of a side: in its batch, or in the order in which they begin."""
     numbers: list[int] = []
     by_end: dict[int, int] = {}
+    following = 0
     for run, placed in zip(given.runs, nodes, strict=True):
         goes_on = by_end.get(tree.parents[placed[0]]) if placed else None
         number = goes_on if run.slot is None else run.slot
-        numbers.append(max(numbers, default=-1) + 1 if number is None else number)
+        numbers.append(following if number is None else number)
+        following = max(following, numbers[-1] + 1)
         if placed:
             by_end[placed[-1]] = numbers[-1]
     return numbers
@@ -165,8 +167,9 @@ def _sequences(given: Given, nodes: Sequence[Nodes], tree: TokenTree) -> list[in
 def exchanges_sequences(found: Aligned) -> bool:
     """Tell whether two batches of one shape have the same sequences in another order."""
     first, second = (side.shape for side in found.sides)
-    is_batch = first == second and len(first) > 1
-    return is_batch and any(piece.runs[0] != piece.runs[1] for piece in found.pieces)
+    golden, target = (side.runs for side in found.sides)
+    together = ((golden[piece.runs[0]], target[piece.runs[1]]) for piece in found.pieces)
+    return first == second and len(first) > 1 and any(one.slot != other.slot for one, other in together)
 
 
 def as_they_lie(found: Aligned) -> bool:

@@ -80,6 +80,8 @@ class TokenTree:
 
     def _go_on(self, runs: Sequence[Run], found: list[Nodes]) -> None:
         """Place the runs that go on with a sequence, in their order."""
+        if None not in found:
+            return
         ends = _Ends()
         for _, of_part in groupby(range(len(runs)), lambda at: runs[at].part):
             own = [*of_part]

@@ -14,6 +14,7 @@ from firstdrift.errors import TensorUnreadableError
 from firstdrift.matching.implementations.pair_tensors import pairer_of
 from firstdrift.matching.plan import SlicePlan, TensorPair
 from firstdrift.matching.tensors import TensorPairing
+from firstdrift.matching.tokens.aligned import aligned, exchanges_sequences
 from firstdrift.matching.tokens.given import Recorded, surest
 from firstdrift.matching.tokens.rows import CommonRows, common_rows
 from firstdrift.matching.tree import build_tree
@@ -82,6 +83,24 @@ def test_another_order_of_a_batch_is_other_data_where_the_code_is_the_same(
     first, second = run(tmp_path, [[3, 4, 5], [6, 7, 8]]), run(tmp_path, target)
     rows = common_rows((first.nodes, second.nodes), (first, second), of_one_code=of_one_code)
     assert (rows is not None) == are_common
+
+
+def test_two_sequences_in_one_row_exchange_none_of_the_rows_behind() -> None:
+    both = Recorded((2, 4), (5, 7, 4, 6, 8, 9, 0, 0), ((1,) * 6 + (0, 0),), (0, 1, 0, 1, 0, 1, 0, 0))
+    one = Recorded((2, 4), (5, 7, 0, 0, 8, 9, 0, 0), ((1, 1, 0, 0, 1, 1, 0, 0),), (0, 1, 0, 0, 0, 1, 0, 0))
+    found = aligned([both], [one])
+    assert found is not None
+    assert [piece.rows for piece in found.pieces] == [(0, 0), (4, 4)]
+    assert not exchanges_sequences(found)
+
+
+def test_many_sequences_are_numbered_in_no_time() -> None:
+    words = tuple(map(float, range(30_000)))
+    flat = Recorded((len(words),), words, starts=frozenset(range(0, len(words), 2)))
+    batch = Recorded((len(words) // 2, 2), words)
+    started = process_time()
+    assert aligned([flat], [batch]) is None  # of more pieces than can be moved
+    assert process_time() - started < 5.0
 
 
 @pytest.mark.parametrize(
