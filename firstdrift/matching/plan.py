@@ -159,6 +159,11 @@ class UnmatchedTensor(Struct, frozen=True, gc=False):
     node: str
     record: TensorRecord
 
+    @property
+    def place(self) -> tuple[str, str]:
+        """The name of its node, and its label."""
+        return self.node, self.record.label
+
 
 class ToCompare(Struct, frozen=True, gc=False):
     """What of a golden slice there is to compare.

@@ -62,21 +62,25 @@ class TensorPairing(Struct):
         self.unmatched_golden += left_over(match, golden, taken[0])
         self.unmatched_target += left_over(match, target, taken[1])
 
+    def drop_paired(self) -> None:
+        """Take out of what was left over what is paired."""
+        golden = {(pair.golden_node, pair.golden.label) for pair in self.pairs}
+        target = {(pair.target_node, pair.target.label) for pair in self.pairs}
+        self.unmatched_golden = [one for one in self.unmatched_golden if one.place not in golden]
+        self.unmatched_target = [one for one in self.unmatched_target if one.place not in target]
+
     def add(self, other: "TensorPairing") -> None:
         """Add what was paired and left over elsewhere."""
         self.pairs += other.pairs
         self.unmatched_golden += other.unmatched_golden
         self.unmatched_target += other.unmatched_target
 
-    def pair(self, match: int, golden: Node, target: Node, said: Mapping[str, str] | None = None) -> None:
+    def pair(self, match: int, golden: Node, target: Node) -> None:
         """Pair the tensors of a match by role and key, where keys differ by order and shape.
 
         Operators of different names share their results, not their arguments: only results are paired.
-        `said` has the label of a golden tensor by that of the target tensor, where a person said so.
         """
         names = golden.name, target.name
-        if said:
-            golden, target = self._pair_said(match, golden, target, said)
         is_alike = _are_alike(golden.tensors, target.tensors) and _share_arguments(golden, target)
         if is_alike and not _exchanged_role(golden, target):
             alike = zip(golden.tensors, target.tensors, strict=True)
@@ -89,16 +93,16 @@ class TensorPairing(Struct):
         self.unmatched_golden += _left_over(match, golden, set(firsts(paired)))
         self.unmatched_target += _left_over(match, target, set(seconds(paired)))
 
-    def _pair_said(
-        self, match: int, golden: Node, target: Node, said: Mapping[str, str]
-    ) -> tuple[Node, Node]:
-        """Pair what a person said, and return the nodes with what is left."""
+    def pair_said(self, match: int, golden: Node, target: Node, said: Mapping[str, str]) -> tuple[Node, Node]:
+        """Pair what a mapping file says, and return the nodes with what is left.
+
+        `said` has the label of a golden tensor by that of the target tensor.
+        """
         first, second = ({record.label: record for record in node.tensors} for node in (golden, target))
         labels = {theirs: own for theirs, own in said.items() if own in first and theirs in second}
         for theirs, own in labels.items():
             records = first[own], second[theirs]
-            remark = None if own == theirs else BY_MAPPING
-            self.pairs.append(_tensor_pair(match, (golden.name, target.name), records, remark))
+            self.pairs.append(_tensor_pair(match, (golden.name, target.name), records, BY_MAPPING))
         return without(golden, labels.values()), without(target, labels)
 
 

@@ -1,6 +1,8 @@
 """Write a plan of what was matched: matches in the order of the target nodes, tensors, what is left over."""
 
 from collections.abc import Container, Iterator
+from itertools import product
+from typing import Final
 
 from msgspec.structs import replace
 
@@ -34,6 +36,9 @@ from firstdrift.model.tensor import is_part_of_rank
 from firstdrift.parallel.point_to_point import is_communication
 from firstdrift.wording.message import Message
 from firstdrift.wording.phrases import side_named
+
+_SAID: Final = (Origin.MANUAL, Origin.MAPPING)
+"""By whom it is said that two operators do the same, so that nothing else has to tell."""
 
 
 def write_plan(golden: Slice, target: Slice, work: Pairing, notes: Messages) -> SlicePlan:
@@ -96,10 +101,10 @@ def _pair_tensors(
         first = [seen[0][index] for index in indexes[0]]
         second = [seen[1][index] for index in indexes[1]]
         if found.joined:
-            _pair_join(tensors, len(matches), joins[indexes[1]], first, second)
+            tensors.add(_pair_join(len(matches), joins[indexes[1]], (first, second), work))
         elif found.doubtful:  # a person has yet to confirm it
             tensors.leave(len(matches), first, second)
-        elif pairer is not None and found.origin is not Origin.MANUAL and is_operator(first[0]):
+        elif pairer is not None and found.origin not in _SAID and is_operator(first[0]):
             operators.append((len(matches), first[0], second[0]))
         else:
             pair = indexes[0][0], indexes[1][0]
@@ -118,7 +123,8 @@ def _pair_tensors(
 def _pair_said(
     tensors: TensorPairing, row: int, seen: tuple[Node, Node], recorded: Nodes, work: Pairing, pair: Pair
 ) -> tuple[Node, Node]:
-    """Pair what a view mapping names, as it was recorded; return the nodes with what is left."""
+    """Pair what mapping files name, views of it as it was recorded; return the nodes with what is left."""
+    seen = tensors.pair_said(row, *seen, work.said_tensors.get(pair, {}))
     views = work.said_views.get(pair, ())
     if not views:
         return seen
@@ -153,16 +159,24 @@ def _pair_single(
     elif work.lines and match.origin is Origin.STRUCTURE:
         pair_values(tensors, row, work, work.lines, (match.golden, index))
     else:
-        tensors.pair(row, *nodes, work.said_tensors.get((match.golden, index)))
+        tensors.pair(row, *nodes)
 
 
-def _pair_join(tensors: TensorPairing, row: int, join: Join, golden: list[Node], target: list[Node]) -> None:
+def _pair_join(row: int, join: Join, nodes: tuple[list[Node], list[Node]], work: Pairing) -> TensorPairing:
+    """Pair the tensors of what was fused; those that a mapping file names are no parts of others."""
+    own = TensorPairing()
     if join.experts:
-        pair_experts(tensors, row, golden, target, join.experts)
+        pair_experts(own, row, *nodes, join.experts)
     elif join.compiled:
-        pair_compiled(tensors, row, golden, target)
+        pair_compiled(own, row, *nodes)
     else:
-        pair_joined(tensors, row, golden, target)
+        pair_joined(own, row, *nodes)
+    joined = {(pair.golden.label, pair.target.label) for pair in own.pairs}
+    for pair, (golden, target) in zip(join.pairs(), product(*nodes), strict=True):
+        said = work.said_tensors.get(pair, {})
+        own.pair_said(row, golden, target, {key: of for key, of in said.items() if (of, key) not in joined})
+    own.drop_paired()
+    return own
 
 
 def _unmatched(dumped: Slice, matched: Container[int], stacked: Container[str]) -> tuple[str, ...]:

@@ -102,7 +102,7 @@ def _gives_less(evidence: Evidence, there: ToCompare) -> bool:
     sizes = {
         left.match: prod(left.record.shape or ())
         for left in plan.unmatched_golden_tensors
-        if (left.node, left.record.label) in places
+        if left.place in places
     }
     parts = [
         prod(left.record.shape or ()) < sizes[left.match]

@@ -8,7 +8,7 @@ Names say what may have been fused; shapes, and values where there are any, say 
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from itertools import chain, product
 from math import inf
@@ -73,7 +73,9 @@ def complete_join(work: Pairing, pair: Pair, origin: Origin, reason: Message) ->
     None where the shapes of the two fit each other, or those of the parts do not join to that of the whole.
     """
     for tree, (part, whole), of_golden in ((work.golden, pair, True), (work.target, pair[::-1], False)):
-        for parts in _groups(tree, tree.forward[tree.parents[part]]):
+        is_backward = tree.nodes[part].direction is Direction.BACKWARD
+        beside = (tree.backward if is_backward else tree.forward)[tree.parents[part]]
+        for parts in _groups(tree, beside):
             fused = _Fused(work, parts, whole, of_golden)
             if part in parts and fused.fits():
                 return fused.match(origin, 1.0, reason, fused.name(), _SHAPES_JOIN)
@@ -160,8 +162,8 @@ class _Fused(Struct, frozen=True):
 
     def fits(self) -> bool | None:
         """Tell whether outputs or parameters of the parts join to those of the whole; None if unknown."""
-        axes = [axis for _, _, axis in self._joined()]
-        return all(axis is not None for axis in axes) if axes else None
+        joined = [axis is not None or _adds_up(parts, whole) for parts, whole, axis in self._joined()]
+        return all(joined) if joined else None
 
     def _values_agree(self) -> bool:
         wholes = [(join_records(parts, axis or 0), whole) for parts, whole, axis in self._joined()]
@@ -174,7 +176,12 @@ class _Fused(Struct, frozen=True):
         result = Role.INPUT if nodes[0].direction is Direction.BACKWARD else Role.OUTPUT
         for role in (result, Role.PARAMETER):
             firsts = (next((each for each in tensors_of(node, role) if each.shape), None) for node in nodes)
-            found = known(firsts)
+            found = [record for record in known(firsts) if 0 not in (record.shape or ())]
             if len(found) == len(nodes):
                 whole, *parts = found
                 yield parts, whole, joined_axis(parts, whole)
+
+
+def _adds_up(parts: Sequence[TensorRecord], whole: TensorRecord) -> bool:
+    """Tell whether parts are together as wide as the whole, whichever rows these have and in what order."""
+    return sum(part.shape[-1] for part in parts if part.shape) == (whole.shape or (0,))[-1]

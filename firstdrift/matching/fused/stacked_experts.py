@@ -147,7 +147,7 @@ class _Side(Struct):
     def take(self, places: set[Place]) -> None:
         """Take what is compared now out of what was left over."""
         self.taken |= places
-        self.left[:] = [tensor for tensor in self.left if (tensor.node, tensor.record.label) not in places]
+        self.left[:] = [tensor for tensor in self.left if tensor.place not in places]
 
 
 def _enter(lists: defaultdict[str, _List], held: _Held) -> None:

@@ -22,6 +22,7 @@ from firstdrift.groups import grouped
 from firstdrift.matching.implementations.thresholds import OTHER_FORM, TIMES_NEARER
 from firstdrift.matching.plan import TensorPair
 from firstdrift.matching.structure.statistics_similarity import value_distance, value_key
+from firstdrift.matching.tensors import BY_MAPPING
 from firstdrift.model.tensor import Role, is_floating
 from firstdrift.wording.message import Message
 
@@ -39,7 +40,7 @@ def is_other_quantity(pair: TensorPair) -> bool:
 
 
 def with_boundaries(pairs: Sequence[TensorPair]) -> list[TensorPair]:
-    """Say of outputs that are not one quantity that they cannot be compared."""
+    """Say of outputs that are not one quantity that they cannot be compared; a mapping file pairs any."""
     inputs = [pair for pair in pairs if pair.golden.role is Role.INPUT and pair.incomparable is None]
     of_golden = grouped(inputs, lambda pair: value_key(pair.golden))
     of_target = grouped(inputs, lambda pair: value_key(pair.target))
@@ -47,13 +48,21 @@ def with_boundaries(pairs: Sequence[TensorPair]) -> list[TensorPair]:
         takers.pop(None, None)
     given = grouped(filter(_tells_of_weights, pairs), lambda pair: pair.match)
     return [
-        _apart(pair, IN_OTHER_FORM)
-        if _is_in_other_form(pair, given.get(pair.match, ()))
-        else pair
-        if (taker := _contradicting(pair, of_golden, of_target)) is None
-        else _apart(pair, Message.of(_OTHER_QUANTITY, node=taker.golden_node))
+        pair
+        if BY_MAPPING in pair.transform or (why := _why_apart(pair, given, of_golden, of_target)) is None
+        else replace(pair, incomparable=why, joining=None, golden_parts=(), target_parts=())
         for pair in pairs
     ]
+
+
+def _why_apart(
+    pair: TensorPair, given: Mapping[int, Sequence[TensorPair]], of_golden: _Takers, of_target: _Takers
+) -> Message | None:
+    """Say why two tensors are not one quantity; `given` has by match what tells of weights."""
+    if _is_in_other_form(pair, given.get(pair.match, ())):
+        return IN_OTHER_FORM
+    taker = _contradicting(pair, of_golden, of_target)
+    return None if taker is None else Message.of(_OTHER_QUANTITY, node=taker.golden_node)
 
 
 def _tells_of_weights(pair: TensorPair) -> bool:
@@ -89,7 +98,3 @@ def _contradicting(pair: TensorPair, of_golden: _Takers, of_target: _Takers) -> 
         if given is not None and given * TIMES_NEARER < distance:
             return taker
     return None
-
-
-def _apart(pair: TensorPair, reason: Message) -> TensorPair:
-    return replace(pair, incomparable=reason, joining=None, golden_parts=(), target_parts=())

@@ -93,7 +93,4 @@ def as_recorded(
     tensors: Iterable[UnmatchedTensor], recorded: Mapping[Place, TensorRecord]
 ) -> list[UnmatchedTensor]:
     """Return what is left over as it was recorded."""
-    return [
-        replace(tensor, record=recorded.get((tensor.node, tensor.record.label), tensor.record))
-        for tensor in tensors
-    ]
+    return [replace(tensor, record=recorded.get(tensor.place, tensor.record)) for tensor in tensors]

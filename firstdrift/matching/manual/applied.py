@@ -85,6 +85,10 @@ class Applied(Struct):
         match = self.work.found.get(pair[1])
         return match is not None and match.golden == pair[0]
 
+    def are_in_one_match(self, pair: Pair) -> bool:
+        """Tell whether two nodes are matched with each other, alone or with what they were fused with."""
+        return self.work.partners.get(pair[0], -1) == self.work.first_target(pair[1])
+
     def _modules_of(self, pair: Pair) -> Pair:
         """Return the modules that run two operators, which may have been fused; modules stay as they are."""
         work = self.work

@@ -218,7 +218,7 @@ def _apply_items(work: Pairing, mapping: MappingFile) -> Iterable[Message]:
         pair = indexes[0][golden[0]], indexes[1][target[0]]
         if work.is_free(pair):
             applied.match(pair, (entry,))
-        if not applied.is_matched(pair):
+        if not applied.are_in_one_match(pair):
             applied.fail(entry, Message.of("matching.mapping.said_otherwise"))
         else:
             applied.used.add(entry)

@@ -15,6 +15,7 @@ from firstdrift.matching.manual.mapping import MappingEntry, MappingKind
 from firstdrift.matching.manual.mapping_files import parse_mapping
 from firstdrift.matching.match import match_slices
 from firstdrift.matching.plan import MatchingRules, Origin, SlicePlan
+from firstdrift.matching.tensors import BY_MAPPING
 from firstdrift.model.slice import Slice
 from firstdrift.model.tensor import Role, Statistics, TensorRecord
 from firstdrift.parallel.slices import read_slice
@@ -106,7 +107,8 @@ def test_a_data_mapping_with_equal_labels_pairs_arguments_of_operators_of_other_
     }
     plan = matched("Mint.x.0.forward.input.0: Torch.a.0.forward.input.0\n", golden, target)
     assert pairs_of(plan, "Mint.x.0.forward") == {"input.0": "input.0", "output.0": "output.0"}
-    assert all(pair.transform == () for pair in plan.pairs if pair.target_node == "Mint.x.0.forward")
+    transforms = [pair.transform for pair in plan.pairs if pair.target_node == "Mint.x.0.forward"]
+    assert transforms == [(BY_MAPPING,), ()]
 
 
 def with_inputs(of: Slice, count: int) -> Slice:
