@@ -31,7 +31,15 @@ _LAYER = "encoder.layers.0"
 _EMBEDDING = "embedding.word_embeddings.VocabParallelEmbedding.forward.0"
 _ATTENTION = "ParallelAttention.forward.0"
 
-Sizes = Sequence[tuple[int, ...] | int | float | bool]
+_WORDS_OF_ATTENTION = {
+    "attn_mask": (4, 4),
+    "scalar_value": 0.35,
+    "pre_tokens": 64,
+    "next_tokens": 0,
+    "input_layout": "SBH",
+}
+
+Sizes = Sequence[tuple[int, ...] | int | float | bool | str]
 
 
 def write_both(folder: Path, unrecorded: tuple[str, ...] = ()) -> tuple[Path, Path]:
@@ -50,7 +58,13 @@ def write_both(folder: Path, unrecorded: tuple[str, ...] = ()) -> tuple[Path, Pa
             ("Tensor.__bool__.1.forward", None, [(1,)], [True], {}),
             ("Mint.logical_or.0.forward", f"{_CELL}.{_EMBEDDING}", [(4, 2), (4, 2)], [(4, 2)], {}),
             ("Tensor.__add__.1.forward", f"{_CELL}.{_EMBEDDING}", [(4, 2), (4, 2)], [(4, 2)], {}),
-            ("Distributed.all_reduce.0.forward", f"{_CELL}.{_EMBEDDING}", [(4, 2, 8)], [(4, 2, 8)], {}),
+            (
+                "Distributed.all_reduce.0.forward",
+                f"{_CELL}.{_EMBEDDING}",
+                [(4, 2, 8)],
+                [(4, 2, 8), 0],
+                {"group": "tp-0-1"},
+            ),
             (f"{_CELL}.{_EMBEDDING}", None, [(4, 2)], [(4, 2, 8)], {}),
             (
                 "Primitive.norm.RmsNorm.0.forward",
@@ -66,16 +80,16 @@ def write_both(folder: Path, unrecorded: tuple[str, ...] = ()) -> tuple[Path, Pa
                 f"{attention}.{_ATTENTION}",
                 [(4, 2, 8), (4, 2, 8), (4, 2, 8), 2],
                 [(4, 2, 8)],
-                {"attn_mask": (4, 4), "scalar_value": 0.35, "input_layout": 1},
+                _WORDS_OF_ATTENTION,
             ),
-            (f"{attention}.{_ATTENTION}", f"{layer}.forward.0", [(4, 2, 8)], [(4, 2, 8), (8,)], {}),
+            (f"{attention}.{_ATTENTION}", f"{layer}.forward.0", [], [(4, 2, 8), (8,)], {}),
             (f"{layer}.forward.0", None, [(4, 2, 8)], [(4, 2, 8)], {}),
             (f"{norm}.backward.0", f"{layer}.backward.0", [(4, 2, 8)], [(4, 2, 8)], {}),
             (
                 "Functional.flash_attention_score.0.backward",
                 f"{attention}.ParallelAttention.backward.0",
                 [(4, 2, 8)],
-                [(4, 2, 8), (4, 2, 8), (4, 2, 8)],
+                [(4, 2, 8), (4, 2, 8), (4, 2, 8), (4, 4)],
                 {},
             ),
         ],
@@ -89,7 +103,13 @@ def write_both(folder: Path, unrecorded: tuple[str, ...] = ()) -> tuple[Path, Pa
         [
             ("Tensor.__or__.0.forward", f"{_MODULE}.{_EMBEDDING}", [(4, 2), (4, 2)], [(4, 2)], {}),
             ("Tensor.__add__.0.forward", f"{_MODULE}.{_EMBEDDING}", [(4, 2), (4, 2)], [(4, 2)], {}),
-            ("Distributed.all_reduce.0.forward", f"{_MODULE}.{_EMBEDDING}", [(4, 2, 8)], [(4, 2, 8)], {}),
+            (
+                "Distributed.all_reduce.0.forward",
+                f"{_MODULE}.{_EMBEDDING}",
+                [(4, 2, 8)],
+                [(4, 2, 8), 0],
+                {"group": "tp-0-1"},
+            ),
             (f"{_MODULE}.{_EMBEDDING}", None, [(4, 2)], [(4, 2, 8)], {}),
             (
                 "NPU.npu_rms_norm.0.forward",
@@ -105,15 +125,15 @@ def write_both(folder: Path, unrecorded: tuple[str, ...] = ()) -> tuple[Path, Pa
                 f"{attention}.{_ATTENTION}",
                 [(4, 2, 8), (4, 2, 8), (4, 2, 8), 2],
                 [(4, 2, 8)],
-                {"atten_mask": (4, 4), "scale": 0.35},
+                {"atten_mask": (4, 4), "scale": 0.35, "pre_tockens": 64, "next_tockens": 0},
             ),
-            (f"{attention}.{_ATTENTION}", f"{layer}.forward.0", [(4, 2, 8)], [(4, 2, 8), (8,)], {}),
+            (f"{attention}.{_ATTENTION}", f"{layer}.forward.0", [], [(4, 2, 8), (8,)], {}),
             (f"{layer}.forward.0", None, [(4, 2, 8)], [(4, 2, 8)], {}),
             (
                 "NPU.npu_fusion_attention.0.backward",
                 f"{attention}.ParallelAttention.backward.0",
                 [(4, 2, 8)],
-                [(4, 2, 8), (4, 2, 8), (4, 2, 8)],
+                [(4, 2, 8), (4, 2, 8), (4, 2, 8), (4, 4)],
                 {},
             ),
         ],
@@ -158,7 +178,7 @@ def _record(name: str, inputs: Sizes, outputs: Sizes, words: Mapping[str, Any]) 
     }
 
 
-def _value(of: tuple[int, ...] | float | bool) -> dict[str, Any]:
+def _value(of: tuple[int, ...] | float | bool | str) -> dict[str, Any]:
     if not isinstance(of, tuple):
         return {"type": type(of).__name__, "value": of}
     numbers = {"Max": 1.0, "Min": -1.0, "Mean": 0.0, "Norm": 2.0}

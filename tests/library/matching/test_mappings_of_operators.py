@@ -64,12 +64,86 @@ def test_a_layer_mapping_names_operators_of_other_libraries(tmp_path: Path) -> N
     assert plan.notes == ()
 
 
-def test_operators_that_are_said_to_be_the_same_share_their_arguments(tmp_path: Path) -> None:
-    plan = matched(LAYER_MAPPING, *map(read, write_both(tmp_path)))
-    shared = pairs_of(plan, "Functional.flash_attention_score.0.forward")
-    assert shared == {label: label for label in ("input.0", "input.1", "input.2", "input.3", "output.0")}
-    backward = pairs_of(plan, "Functional.flash_attention_score.0.backward")
-    assert backward == {label: label for label in ("input.0", "output.0", "output.1", "output.2")}
+_EMBEDDING = "language_model.embedding.word_embeddings.VocabParallelEmbedding.forward.0"
+_LAYER = "language_model.encoder.layers.0"
+_CELL, _MODULE = f"Cell.network_with_loss.module.{_LAYER}", f"Module.module.module.{_LAYER}"
+
+OF_UPSTREAM: list[tuple[str, str | None, str, str]] = [
+    # target node, golden node, labels of tensors that are the same, labels that have no partner
+    ("Tensor.__add__.0.forward", None, "", "input.0 input.1 output.0"),
+    ("Tensor.__bool__.1.forward", None, "", "input.0 output.0"),
+    ("Tensor.__add__.1.forward", "Tensor.__add__.0.forward", "input.0 input.1 output.0", ""),
+    ("Mint.logical_or.0.forward", "Tensor.__or__.0.forward", "input.0 input.1 output.0", ""),
+    (
+        "Distributed.all_reduce.0.forward",
+        "Distributed.all_reduce.0.forward",
+        "input.0 input.group output.0 output.1",
+        "",
+    ),
+    (
+        f"Cell.network_with_loss.module.{_EMBEDDING}",
+        f"Module.module.module.{_EMBEDDING}",
+        "input.0 output.0",
+        "",
+    ),
+    (
+        "Primitive.norm.RmsNorm.0.forward",
+        "NPU.npu_rms_norm.0.forward",
+        "input.0 input.1 output.0 output.1",
+        "",
+    ),
+    (
+        f"{_CELL}.ParallelTransformerLayer.forward.0",
+        f"{_MODULE}.ParallelTransformerLayer.forward.0",
+        "input.0 output.0",
+        "",
+    ),
+    (f"{_CELL}.input_norm.FusedRMSNorm.backward.0", None, "", "input.0 output.0"),
+    (
+        f"{_CELL}.attention.ParallelAttention.forward.0",
+        f"{_MODULE}.self_attention.ParallelAttention.forward.0",
+        "output.0 output.1",
+        "",
+    ),
+    ("Mint.cos.0.forward", "Torch.cos.0.forward", "input.0 output.0", ""),
+    (
+        "Functional.flash_attention_score.0.forward",
+        "NPU.npu_fusion_attention.0.forward",
+        "input.0 input.1 input.2 input.3 output.0",
+        "input.attn_mask input.scalar_value input.pre_tokens input.next_tokens input.input_layout",
+    ),
+    (
+        "Functional.flash_attention_score.0.backward",
+        "NPU.npu_fusion_attention.0.backward",
+        "input.0 output.0 output.1 output.2 output.3",
+        "",
+    ),
+]
+"""What msprobe's own test of layer mappings expects: 13 pairs of operators and modules, 44 of tensors."""
+
+
+@pytest.fixture
+def as_upstream(tmp_path: Path) -> SlicePlan:
+    """Return what is matched of dumps as those of msprobe's own test, by the mapping of that test."""
+    return matched(LAYER_MAPPING, *map(read, write_both(tmp_path, ("input_norm.FusedRMSNorm.forward.0",))))
+
+
+def test_the_list_of_upstream_has_13_nodes_and_44_tensors() -> None:
+    labels = [label for _, _, same, alone in OF_UPSTREAM for label in (*same.split(), *alone.split())]
+    assert (len(OF_UPSTREAM), len(labels)) == (13, 44)
+
+
+@pytest.mark.parametrize(("target", "golden", "same", "alone"), OF_UPSTREAM)
+def test_a_layer_mapping_matches_what_the_test_of_upstream_expects(
+    as_upstream: SlicePlan, target: str, golden: str | None, same: str, alone: str
+) -> None:
+    assert partners(as_upstream).get(target) == golden
+    assert pairs_of(as_upstream, target) == {label: label for label in same.split()}
+    held = {tensor.record.label for tensor in as_upstream.unmatched_target_tensors if tensor.node == target}
+    if golden is None:
+        assert target in as_upstream.unmatched_target
+    else:
+        assert held == set(alone.split())
 
 
 def calls(*names: str) -> Slice:
