@@ -9,9 +9,9 @@ What an operator does, in which part of the layer, and how wide its output is de
 recorded, decide between what is equal in all that.
 """
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from fractions import Fraction
-from functools import lru_cache
+from functools import cache, lru_cache, partial
 from itertools import chain, islice, product, starmap
 from math import prod
 from typing import Final, TypeAlias
@@ -175,14 +175,16 @@ def _align_variants(
     # Each way weighs all pairs: of very long layers fewer are tried.
     largest = max(map(len, golden), default=0) * max(map(len, target), default=0)
     most_tried = max(2, min(MOST_VARIANTS, LARGEST_TABLE // max(1, largest)))
-    tried = [_align_variant(trees, *ways) for ways in islice(product(golden, target), most_tried)]
+    # Most operators stand in all ways: each two are weighed once.
+    gain = cache(partial(op_gain, trees))
+    tried = [_align_variant(gain, *ways) for ways in islice(product(golden, target), most_tried)]
     return max(tried, key=lambda alignment: alignment[0], default=(0.0, []))[1]
 
 
 def _align_variant(
-    trees: Trees, golden: Sequence[Op], target: Sequence[Op]
+    gain: Callable[[Op, Op], float], golden: Sequence[Op], target: Sequence[Op]
 ) -> tuple[float, list[tuple[Op, Op]]]:
-    gains = [[op_gain(trees, one, other) for other in target] for one in golden]
+    gains = [[gain(one, other) for other in target] for one in golden]
     pairs = best_alignment(len(golden), len(target), lambda left, right: gains[left][right], FOLLOWING)
     total = sum(gains[left][right] for left, right in pairs)
     return total, [(golden[left], target[right]) for left, right in pairs]

@@ -113,7 +113,7 @@ class Inference:
         }
         self._experts = _experts_of(work, of_target=of_target)
         self._line = [op for op in lines[of_target].ops if op.kind is not OpKind.STORE]
-        self._other_line = lines[not of_target]
+        self._angles = _angles(self._other, lines[not of_target])
         self._ops = [op.node for op in self._line]
         self._places = positions(self._ops)
         self._after: dict[int, int] = dict(pairwise(self._ops))
@@ -285,13 +285,12 @@ class Inference:
         place = self._places.get(index, -1)
         if place < 0 or self._line[place].kind is not OpKind.ROTATE:
             return {}
-        angles = self._angles()
-        rotated = zip(outputs, self._given_to_rotation(place) if angles else (), strict=False)
-        return {record.label: self._rotated(known, angles, record) for record, known in rotated}
+        rotated = zip(outputs, self._given_to_rotation(place) if self._angles else (), strict=False)
+        return {record.label: self._rotated(known, record) for record, known in rotated}
 
-    def _rotated(self, known: Known, angles: tuple[TensorRecord, ...], record: TensorRecord) -> Known | None:
+    def _rotated(self, known: Known, record: TensorRecord) -> Known | None:
         """Say that a value is another one, rotated; None unless the values of all were saved."""
-        parts = (known.record, *angles)
+        parts = (known.record, *self._angles)
         if not are_located([*parts, record]):
             return None
         joined = replace(known.record, statistics=None, digest=None, location=None)
@@ -314,16 +313,17 @@ class Inference:
             states[:0] = whole
         return states[:2] if len(states) > 1 else []
 
-    def _angles(self) -> tuple[TensorRecord, ...]:
-        """Return cosine and sine, if the other dump has only one table of them."""
-        tables = [op.node for op in self._other_line.ops if op.kind is OpKind.POSITIONS]
-        match [outputs_of(self._other, table) for table in tables]:
-            case [[cosine, sine]] if cosine.shape == sine.shape:
-                return cosine, sine
-        return ()
-
     def _why(self, how: str, node: int) -> Message:
         return Message.of(how, node=self._other.relative_name(node))
+
+
+def _angles(tree: SliceTree, line: Line) -> tuple[TensorRecord, ...]:
+    """Return cosine and sine, if a dump has only one table of them."""
+    tables = [op.node for op in line.ops if op.kind is OpKind.POSITIONS]
+    match [outputs_of(tree, table) for table in tables]:
+        case [[cosine, sine]] if cosine.shape == sine.shape:
+            return cosine, sine
+    return ()
 
 
 def _known_from(work: Pairing, pairs: list[TensorPair], *, of_target: bool) -> dict[tuple[int, str], Known]:

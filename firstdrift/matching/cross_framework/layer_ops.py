@@ -103,10 +103,12 @@ class Line(Struct, frozen=True):
     Attributes:
         units: its layers and operators.
         known_following: the operator after each operator, once one was asked for.
+        known_layers: its layers by their nodes, likewise.
     """
 
     units: tuple[Op | Layer, ...]
     known_following: dict[int, int] = field(default_factory=dict)
+    known_layers: dict[int, Layer] = field(default_factory=dict)
 
     @property
     def ops(self) -> Iterator[Op]:
@@ -120,6 +122,12 @@ class Line(Struct, frozen=True):
             for op, other in pairwise(self.ops):
                 self.known_following.setdefault(op.node, other.node)
         return self.known_following.get(node)
+
+    def layer(self, node: int) -> Layer | None:
+        """Return the layer that a node is; None if it is none."""
+        if not self.known_layers:
+            self.known_layers.update((unit.node, unit) for unit in self.units if isinstance(unit, Layer))
+        return self.known_layers.get(node)
 
 
 def lay_out(tree: SliceTree) -> Line:

@@ -3,7 +3,7 @@
 What the two do is aligned operator by operator (`align`); modules follow from the operators that they hold.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import product
 from string import digits
@@ -11,6 +11,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
+from firstdrift.groups import known
 from firstdrift.matching.cross_framework.align import Aligned, align_lines, align_ops
 from firstdrift.matching.cross_framework.inferred_values import Inference, Inferred, Known
 from firstdrift.matching.cross_framework.layer_ops import (
@@ -114,8 +115,9 @@ def add_aligned(work: Pairing, aligned: list[Aligned]) -> None:
     for pair in aligned:
         if isinstance(pair.golden, Op) and isinstance(pair.target, Op):
             _add_ops(work, pair, pair.golden, pair.target)
+    joins = {join.golden[0]: join for join in work.joins}
     for pair in layers:
-        _match_modules(work, pair)
+        _match_modules(work, pair, joins)
 
 
 def add_inferred(
@@ -127,9 +129,9 @@ def add_inferred(
     """
     if work.lines is None:
         return frozenset(), frozenset()
-    known = [pair for pair in tensors.pairs if pair.incomparable is None]
-    golden = Inference(work, work.lines, known, of_target=False).infer()
-    target = Inference(work, work.lines, known, of_target=True).infer()
+    pairs = [pair for pair in tensors.pairs if pair.incomparable is None]
+    golden = Inference(work, work.lines, pairs, of_target=False).infer()
+    target = Inference(work, work.lines, pairs, of_target=True).infer()
     added_golden = [_add_inferred_node(each, work, matches, tensors, of_target=False) for each in golden]
     added_target = [_add_inferred_node(each, work, matches, tensors, of_target=True) for each in target]
     return frozenset(added_golden), frozenset(added_target)
@@ -301,12 +303,11 @@ def _characteristic(units: Iterable[Op | Layer]) -> int:
     return sum(len(op.nodes) for op in ops if op.kind in CHARACTERISTIC)
 
 
-def _match_modules(work: Pairing, layers: Aligned) -> None:
+def _match_modules(work: Pairing, layers: Aligned, joined: Mapping[int, Join]) -> None:
     """Match the modules of two layers that have most of their matched operators in common."""
     golden = _modules(work.golden, layers.golden.node)
     target = _modules(work.target, layers.target.node)
-    inside = set(work.golden.inside(layers.golden.node))
-    joins = [join for join in work.joins if join.golden[0] in inside]
+    joins = known(map(joined.get, work.golden.inside(layers.golden.node)))
     first = {node: _matched_below(work, node, joins, of_golden=True) for node in golden}
     second = {node: _matched_below(work, node, joins, of_golden=False) for node in target}
     scores = [(_share(first[one], second[other]), one, other) for one, other in product(golden, target)]

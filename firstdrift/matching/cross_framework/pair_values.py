@@ -11,8 +11,8 @@ from typing import Final, TypeAlias
 
 from msgspec import Struct
 
+from firstdrift.groups import known
 from firstdrift.matching.cross_framework.layer_ops import (
-    Layer,
     Line,
     Op,
     first_output,
@@ -42,11 +42,12 @@ what its own last operator gives. With other operators it must be known not to."
 
 
 class _Side(Struct, frozen=True):
-    """A node of one of the two dumps, and where it stands."""
+    """A node of one of the two dumps, where it stands, and the operators in it."""
 
     tree: SliceTree
     line: Line
     index: int
+    below: Sequence[Op]
 
     @property
     def node(self) -> Node:
@@ -57,7 +58,7 @@ class _Side(Struct, frozen=True):
         return is_op(self.tree, self.index)
 
     def ops(self) -> list[Op]:
-        return [op for op in ops_below(self.tree, self.index) if op.kind is not OpKind.STORE]
+        return [op for op in self.below if op.kind is not OpKind.STORE]
 
     def hands_on(self, last: Op) -> bool | None:
         """Tell whether a module gives what its last operator gives; None if not known."""
@@ -72,8 +73,7 @@ class _Side(Struct, frozen=True):
 
     def is_beside_experts(self) -> bool:
         """Tell whether it lies in a layer that has experts."""
-        around = {self.index, *self.tree.around(self.index)}
-        layers = (unit for unit in self.line.units if isinstance(unit, Layer) and unit.node in around)
+        layers = known(map(self.line.layer, (self.index, *self.tree.around(self.index))))
         return any(has_experts(self.tree, layer) for layer in layers)
 
 
@@ -90,7 +90,11 @@ def pair_values(
     A single number beside experts (the gate of a shared one, for one token) is left over: it may be what is
     left of large ones that cancel, and an ATB dump seldom says of which.
     """
-    sides = _Side(work.golden, lines[0], nodes[0]), _Side(work.target, lines[1], nodes[1])
+    golden, target = (ops_below(*place) for place in zip((work.golden, work.target), nodes, strict=True))
+    sides = (
+        _Side(work.golden, lines[0], nodes[0], golden),
+        _Side(work.target, lines[1], nodes[1], target),
+    )
     names = sides[0].node.name, sides[1].node.name
     candidates = _candidates(work, sides)
     fitting = [pair for pair in candidates if fit(*pair) and not _is_single_beside_experts(sides, pair)]
@@ -100,8 +104,8 @@ def pair_values(
         TensorPair(match, *names, *pair, incomparable=relate_shapes(pair[0].shape, pair[1].shape)[1])
         for pair in longer
     ]
-    golden, target = ({(names[at], pair[at].label) for pair in (*fitting, *longer)} for at in (0, 1))
-    tensors.leave(match, [sides[0].node], [sides[1].node], (golden, target))
+    taken = [{(names[at], pair[at].label) for pair in (*fitting, *longer)} for at in (0, 1)]
+    tensors.leave(match, [sides[0].node], [sides[1].node], (taken[0], taken[1]))
 
 
 def _candidates(work: Pairing, sides: Sides) -> list[Records]:
@@ -155,7 +159,7 @@ def is_split(tree: SliceTree, op: int, following: int) -> bool:
 
 
 def _begin_alike(work: Pairing, sides: Sides) -> bool:
-    first, second = (ops_below(side.tree, side.index) for side in sides)
+    first, second = sides[0].below, sides[1].below
     return not first or not second or _are_matched(work, first[0].node, second[0].node)
 
 
@@ -191,7 +195,7 @@ def _products(ops: Sequence[Op], matched: Container[int]) -> list[int]:
 
 
 def _is_layer(side: _Side) -> bool:
-    return any(isinstance(unit, Layer) and unit.node == side.index for unit in side.line.units)
+    return side.line.layer(side.index) is not None
 
 
 def _are_matched(work: Pairing, golden: int, target: int) -> bool:
