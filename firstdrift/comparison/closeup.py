@@ -126,7 +126,7 @@ def _load_joined(pair: TensorPair) -> "tuple[Array, Array, Message | None]":
     for part in (*(() if parts.rearranged else parts.records), pair.golden, pair.target):
         _require_small(part)
     try:
-        joined, said = load_joined(parts, whole, load_tensor)
+        joined, said, _ = load_joined(parts, whole, load_tensor)
     except TensorUnreadableError as error:
         raise NothingToSeeError(error.whole()) from error
     return (joined, whole, said) if parts.are_golden else (whole, joined, said)

@@ -85,7 +85,7 @@ class TensorPair(Struct, frozen=True, gc=False):
         golden_parts: what the golden tensor is joined from; empty if it is one tensor.
         target_parts: likewise for the target tensor; one of the two is empty.
         joining: how the parts are joined; None if there are none.
-        part_nodes: of rows or weights of experts, the nodes that the parts belong to; else empty.
+        part_nodes: of parts that belong to a node each, these; else empty.
         tokens: of rows that were moved to be compared by token, which these are, piece by piece: the golden
             sequence, the place of the first token in it, how many rows. Empty of rows as they lie.
         witnesses: what lies as parts do that are laid side by side: parts and whole of each.

@@ -12,6 +12,7 @@ from firstdrift.matching.cross_framework.match import add_inferred
 from firstdrift.matching.cross_framework.pair_values import pair_values
 from firstdrift.matching.cross_framework.unrecorded_sums import add_operands
 from firstdrift.matching.fused.arrangement_witnesses import with_witnesses
+from firstdrift.matching.fused.inner_weights import pair_inner_weights
 from firstdrift.matching.fused.joined_tensors import pair_experts, pair_joined
 from firstdrift.matching.fused.stacked_experts import pair_stacks
 from firstdrift.matching.implementations.boundaries import with_boundaries
@@ -49,6 +50,7 @@ def write_plan(golden: Slice, target: Slice, work: Pairing, notes: Messages) -> 
     matches = _pair_seen(work, golden, target, tensors)
     inferred = add_inferred(work, matches, tensors)
     stacked = pair_stacks(golden.nodes, target.nodes, matches, tensors)
+    pair_inner_weights(golden.nodes, target.nodes, matches, tensors)
     add_operands(matches, (work.golden, work.target), work.lines)
     pairs = tensors.pairs if work.spread is None else list(map(without_parts, tensors.pairs))
     plan = SlicePlan(

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial, reduce
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 from msgspec.structs import replace
@@ -30,6 +30,7 @@ from firstdrift.metrics.experts.expert_rows import stack_experts
 from firstdrift.metrics.experts.stacked_weights import stack_weights
 from firstdrift.metrics.measure import measure_pair
 from firstdrift.metrics.measurement import Measurement, incomparable
+from firstdrift.metrics.part_errors import errors_of_parts
 from firstdrift.metrics.ranks.shard_slice import cut, measure_cut, whole_of
 from firstdrift.metrics.rearrangement import are_witnessed, rearranged
 from firstdrift.metrics.rotation import DoesNotRotateError, rotated_as
@@ -39,8 +40,19 @@ from firstdrift.wording.message import Message
 _JOINED: Final = DataLocation(Path(), "joined")
 """Where a joined tensor lies: in memory."""
 
-Joined = tuple[Array, Message | None]
-"""A tensor that was joined from parts, and how; None where that was not seen from the values."""
+
+class Joined(NamedTuple):
+    """A tensor that was joined from parts.
+
+    Attributes:
+        array: the elements.
+        how: how they lie there; None where that was not seen from the values.
+        labels: of which part an element is, as `errors_of_parts` takes them; None if it is of several.
+    """
+
+    array: Array
+    how: Message | None = None
+    labels: Array | None = None
 
 
 def measure_joined(
@@ -54,19 +66,30 @@ def measure_joined(
     try:
         held = {} if whole is None else {id(whole): load(whole)}
         laid = held.get(id(whole))
-        joined, how = _join(parts, laid, load)
+        joined = _join(parts, laid, load)
     except ReasonedError as error:
         return incomparable(_why(error))
     except TensorUnreadableError as error:
         return incomparable(Message.of("metrics.parts_unreadable", why=error.whole()))
     if is_part_of_rank(own):
-        return _measure_part(own, joined, laid, parts, may_reshape).remarked(how)
+        return _measure_part(own, joined.array, laid, parts, may_reshape).remarked(joined.how)
     if parts.are_golden:
         golden = replace(golden, location=_JOINED)
     else:
         target = replace(target, location=_JOINED)
-    held_by_id = held_or(load, {id(_JOINED): joined} | held)
-    return measure_pair(golden, target, held_by_id, may_reshape).remarked(how)
+    held_by_id = held_or(load, {id(_JOINED): joined.array} | held)
+    measured = measure_pair(golden, target, held_by_id, may_reshape).remarked(joined.how)
+    return measured if laid is None else _with_parts(measured, joined, laid, parts)
+
+
+def _with_parts(measured: Measurement, joined: Joined, laid: Array, parts: Parts) -> Measurement:
+    """Add how far each part is off."""
+    if measured.errors is None or measured.equal or joined.labels is None or laid.size != joined.array.size:
+        return measured
+    whole = laid.reshape(joined.array.shape)
+    golden, target = (joined.array, whole) if parts.are_golden else (whole, joined.array)
+    errors = errors_of_parts(golden, target, joined.labels, len(parts.records))
+    return replace(measured, by_part=errors)
 
 
 def _why(error: ReasonedError) -> Message:
@@ -105,14 +128,14 @@ def _loaded(records: Iterable[TensorRecord], load: Load) -> list[Array]:
 def _join(parts: Parts, whole: Array | None, load: Load) -> Joined:
     if parts.rearranged:
         witnesses = partial(_loaded, parts.records[1:], load) if parts.records[1:] else None
-        return rearranged(_loaded(parts.records[:1], load)[0], whole, witnesses)
+        return Joined(*rearranged(_loaded(parts.records[:1], load)[0], whole, witnesses))
     arrays = _loaded(parts.records, load)
     if parts.rotated and whole is not None:
-        return rotated_as(arrays[0], arrays[1], arrays[2], whole)
+        return Joined(*rotated_as(arrays[0], arrays[1], arrays[2], whole))
     if parts.of_experts:
-        return stack_experts(arrays, whole, in_turns)
+        return Joined(*stack_experts(arrays, whole, in_turns))
     if parts.stacked:
-        return stack_weights(arrays, whole, in_turns)
+        return Joined(*stack_weights(arrays, whole, in_turns))
     return (
         _sum(arrays) if parts.summed else _concatenate(arrays, whole, partial(_loaded_witnesses, parts, load))
     )
@@ -121,7 +144,7 @@ def _join(parts: Parts, whole: Array | None, load: Load) -> Joined:
 def _sum(arrays: Sequence[Array]) -> Joined:
     if len({array.shape for array in arrays}) != 1:
         raise DoNotFitError(Message.of("metrics.shapes_are", shapes=shapes_of(arrays)))
-    return reduce(np.add, map(widened, arrays)), None
+    return Joined(reduce(np.add, map(widened, arrays)))
 
 
 def _loaded_witnesses(parts: Parts, load: Load) -> Iterator[Array]:
@@ -138,14 +161,18 @@ def _concatenate(
     """Lay parts side by side along the last or first dimension, as the whole and witnesses are arranged."""
     axis = _axis(arrays, None if whole is None else whole.shape)
     joined = np.concatenate(alike(arrays), axis=axis)
+    sizes = [array.shape[axis] for array in arrays]
+    labels = np.repeat(np.arange(len(arrays)), sizes)
+    along = [1] * joined.ndim
+    along[axis] = len(labels)
     if whole is None:
-        return joined, None
-    order, how = best_arrangement(joined, whole, axis, in_turns([array.shape[axis] for array in arrays]))
+        return Joined(joined)
+    order, how = best_arrangement(joined, whole, axis, in_turns(sizes))
+    if order is not None and not are_witnessed(order, list(witnesses())):
+        order, how = None, Message.of("metrics.arranged", how=Message.of("metrics.in_sequence"))
     if order is None:
-        return joined, how
-    if not are_witnessed(order, list(witnesses())):
-        return joined, Message.of("metrics.arranged", how=Message.of("metrics.in_sequence"))
-    return np.take(joined, order, axis=axis), how
+        return Joined(joined, how, labels.reshape(along))
+    return Joined(np.take(joined, order, axis=axis), how, labels[order].reshape(along))
 
 
 def _axis(arrays: Sequence[Array], whole: tuple[int, ...] | None) -> int:

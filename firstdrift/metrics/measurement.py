@@ -295,6 +295,8 @@ class Measurement(Struct, frozen=True, gc=False):
             may differ), bitwise with digests, as values for scalars; for statistics, whether all that
             is known of both sides is equal, digests included; None for incomparables.
         custom: what the user's own algorithms said; None if none were run.
+        by_part: of a tensor that was joined from parts, with data, the relative L2 error of each part;
+            infinite where one side alone is not finite; None where all are equal, or it is not known.
         stored_roundoff: unit roundoff of the coarser 16-bit format that float32 values came from; 0 if
             from none, None without data or where all are equal.
         by_row: how the error is spread over rows, with data; None where all are about as bad.
@@ -318,6 +320,7 @@ class Measurement(Struct, frozen=True, gc=False):
     by_row: RowProfile | None = None
     swapped: tuple[int, ...] | None = None
     bits: BitComparison | None = None
+    by_part: tuple[float, ...] | None = None
 
     def remarked(self, remark: Message | None) -> "Measurement":
         """Return the same with a remark, if it was measured element by element and has none yet."""

@@ -87,6 +87,12 @@ RANK_ALONE: Final = FixedThreshold(
     "A rank is off by itself if its error is this large.",
     "Ranks",
 )
+PART_ALONE: Final = FixedThreshold(
+    10,
+    "times the error of any other part",
+    "A part of a tensor that was joined from several is off by itself if its error is this large.",
+    "Fused modules",
+)
 LEAST_RANK_ERROR: Final = FixedThreshold(
     1e-3,
     "relative L2 error",

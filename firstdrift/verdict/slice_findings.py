@@ -19,7 +19,7 @@ from firstdrift.verdict.operator_bounds import is_without_model
 from firstdrift.verdict.row_errors import fingerprint
 from firstdrift.verdict.token_of_row import worst_token
 from firstdrift.verdict.tree import TreeRow
-from firstdrift.verdict.worst_expert import expert_of_worst_row
+from firstdrift.verdict.worst_part import node_of_worst_part, worst_part
 
 
 def finding_of_row(
@@ -36,7 +36,7 @@ def finding_of_row(
         tensor=evidence.plan.pairs[at].target.label if at is not None else None,
         node_class=judged.node_class,
         verdict=judged.verdict,
-        reasons=judged.reasons if at is None else (*judged.reasons, *_token(evidence, at)),
+        reasons=judged.reasons if at is None else (*judged.reasons, *_where(evidence, at)),
         metrics=evidence.measurements[at].values() if at is not None else {},
         row=row.index,
         amplification=judged.amplification,
@@ -59,7 +59,7 @@ def finding_of_pair(evidence: Evidence, index: int, judged: PairJudgement) -> Fi
         tensor=pair.target.label,
         node_class=None,
         verdict=judged.verdict,
-        reasons=(*judged.reasons, *_token(evidence, index)),
+        reasons=(*judged.reasons, *_where(evidence, index)),
         metrics=evidence.measurements[index].values(),
         row=row.index,
         on_rank=rank_alone(evidence.measurements[index].by_rank or ()),
@@ -67,8 +67,10 @@ def finding_of_pair(evidence: Evidence, index: int, judged: PairJudgement) -> Fi
     )
 
 
-def _token(evidence: Evidence, index: int) -> Reasons:
-    return worst_token(evidence.plan.pairs[index], evidence.measurements[index])
+def _where(evidence: Evidence, index: int) -> Reasons:
+    """Say which token, and which part, of a pair is off."""
+    pair, measured = evidence.plan.pairs[index], evidence.measurements[index]
+    return (*worst_token(pair, measured), *worst_part(pair, measured))
 
 
 def _confidence(evidence: Evidence, row: TreeRow, at: int | None, classified: Classified) -> Confidence:
@@ -109,12 +111,13 @@ def _names(evidence: Evidence, row: TreeRow, at: int | None) -> tuple[str, str, 
     module = row.path or _owner(evidence, pair)
     if pair is None or at is None:
         return golden, target, module
-    expert = expert_of_worst_row(pair, evidence.measurements[at])
-    if expert is None:
+    part = node_of_worst_part(pair, evidence.measurements[at])
+    if part is None:
         return golden, target, module
     if pair.golden_parts:
-        return expert, target, module
-    return golden, expert, module and _moved(module, target, expert)
+        return part, target, module
+    own = next((other.path for other in evidence.rows if other.target == (part,)), None)
+    return golden, part, own or (module and _moved(module, target, part))
 
 
 def _moved(path: str, name: str, other: str) -> str:

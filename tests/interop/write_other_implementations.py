@@ -261,6 +261,29 @@ class ImageTransformer(nn.Module):
         return self.head(self.norm(self.blocks(x))[:, 0])
 
 
+class JoinedAttention(nn.MultiheadAttention):
+    """Attention of images whose weights of query, key and value are one parameter."""
+
+    def __init__(self, source: nn.Module) -> None:
+        super().__init__(HIDDEN, HEADS, batch_first=True)
+        parts = source.q_proj, source.k_proj, source.v_proj
+        self.in_proj_weight.data = torch.cat([one.weight.data for one in parts])
+        self.in_proj_bias.data = torch.cat([one.bias.data for one in parts])
+        self.out_proj.load_state_dict(source.o_proj.state_dict())
+
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(x, x, x, need_weights=False)[0]
+
+
+class JoinedImageTransformer(ImageTransformer):
+    """A ViT whose attention is that of the library."""
+
+    def __init__(self, source: nn.Module) -> None:
+        super().__init__(source)
+        for block, layer in zip(self.blocks, source.vit.layers, strict=True):
+            block.attn = JoinedAttention(layer.attention)
+
+
 class ImageLayer(nn.Module):
     """Two convolutions and what goes past them."""
 
@@ -304,6 +327,15 @@ def scaled(name: str, factor: float) -> Callable[[nn.Module], None]:
     return plant
 
 
+def key_scaled(name: str, factor: float) -> Callable[[nn.Module], None]:
+    """Return a fault: the rows of the key in a weight of query, key and value times a factor."""
+
+    def plant(model: nn.Module) -> None:
+        model.get_parameter(name).data.chunk(3)[1].mul_(factor)
+
+    return plant
+
+
 def ones(name: str) -> Callable[[nn.Module], None]:
     """Return a fault: one weight was not loaded."""
 
@@ -332,6 +364,11 @@ MODELS: dict[str, tuple[Callable[[], nn.Module], type[nn.Module], bool]] = {
         ImageTransformer,
         True,
     ),
+    "vit_joined": (
+        lambda: ViTForImageClassification(ViTConfig(**SIZES, image_size=16, patch_size=4)),
+        JoinedImageTransformer,
+        True,
+    ),
     "resnet": (
         lambda: ResNetForImageClassification(
             ResNetConfig(embedding_size=8, hidden_sizes=[8, 16], depths=[2, 2], layer_type="basic")
@@ -351,6 +388,9 @@ PAIRS: dict[str, tuple[str, Callable[[nn.Module], None], str, str]] = {
     "vit_healthy": ("vit", healthy, "mix", "statistics"),
     "resnet_healthy": ("resnet", healthy, "mix", "statistics"),
     "resnet_conv": ("resnet", scaled("layer2.0.conv1.weight", 1.3), "L0", "statistics"),
+    "vit_fused_key": ("vit", key_scaled("blocks.1.attn.qkv.weight", 1.3), "L0", "tensor"),
+    "vit_joined": ("vit_joined", healthy, "L0", "tensor"),
+    "vit_joined_key": ("vit_joined", key_scaled("blocks.1.attn.in_proj_weight", 1.3), "L0", "tensor"),
     "vit_patches": ("vit", scaled("patch_embed.proj.weight", 1.1), "L0", "statistics"),
 }
 """By name: the model, what is planted, and msprobe's level and task."""
@@ -401,8 +441,10 @@ def main() -> None:
     """Write all pairs."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("folder", type=Path)
-    folder = parser.parse_args().folder.resolve()
-    for name in PAIRS:
+    parser.add_argument("--only", nargs="+", choices=PAIRS, default=list(PAIRS))
+    chosen = parser.parse_args()
+    folder = chosen.folder.resolve()
+    for name in chosen.only:
         for side in ("golden", "target"):
             writer = multiprocessing.Process(target=write_side, args=(name, side, str(folder / name / side)))
             writer.start()

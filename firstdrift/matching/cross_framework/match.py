@@ -43,7 +43,7 @@ from firstdrift.matching.fused.joined_tensors import (
     possible_wholes,
 )
 from firstdrift.matching.pairing import Found, Join, Pairing
-from firstdrift.matching.plan import Joining, NodeMatch, Origin, TensorPair
+from firstdrift.matching.plan import NodeMatch, Origin, TensorPair
 from firstdrift.matching.ranks.partial_dump import spread_of_lines
 from firstdrift.matching.tensors import TensorPairing, left_over
 from firstdrift.matching.tree import SliceTree, is_operator
@@ -176,7 +176,7 @@ def _inferred_pair(
     golden, target = golden_first(own, there, own_is_golden=not of_target)
     said = known.transform or reshape_to_fit(golden.record, target.record)
     pair = pair_of(match, golden, target, said, known.joining)
-    return replace(pair, part_nodes=names) if known.joining is Joining.OF_EXPERTS else pair
+    return replace(pair, part_nodes=names) if len(known.parts) == len(names) > 1 else pair
 
 
 def _as_one(records: tuple[TensorRecord, ...], known: Known) -> TensorRecord:
@@ -311,7 +311,7 @@ def _match_modules(work: Pairing, layers: Aligned, joined: Mapping[int, Join]) -
     first = {node: _matched_below(work, node, joins, of_golden=True) for node in golden}
     second = {node: _matched_below(work, node, joins, of_golden=False) for node in target}
     scores = [(_share(first[one], second[other]), one, other) for one, other in product(golden, target)]
-    scores = [score for score in scores if score[0] >= LEAST_SHARED] + _only_ones(work, golden, target)
+    scores = [score for score in scores if score[0] >= LEAST_SHARED] + _only_ones(work, layers)
     for _, one, other in sorted(scores, key=lambda score: -score[0]):
         _add(work, (one, other), layers, _SAME_OPERATORS, score=SAME_CONTENTS)
 
@@ -331,8 +331,12 @@ def _matched_below(work: Pairing, module: int, joins: Sequence[Join], *, of_gold
     return found.difference([None], (join.target[0] for join in torn))
 
 
-def _only_ones(work: Pairing, golden: Sequence[int], target: Sequence[int]) -> list[tuple[float, int, int]]:
+def _only_ones(work: Pairing, layers: Aligned) -> list[tuple[float, int, int]]:
     """Return the modules that are the only one of their part of a layer on either side."""
+    golden, target = (
+        sorted(tree.modules(tree.inside(layer.node)))
+        for tree, layer in ((work.golden, layers.golden), (work.target, layers.target))
+    )
     found: list[tuple[float, int, int]] = []
     for part in PARTS_OF_LAYER:
         first, second = _outermost(work.golden, golden, part), _outermost(work.target, target, part)

@@ -210,7 +210,8 @@ class _Fused(Struct, frozen=True):
             why = Message.of("matching.incomparable.parts_do_not_join", parts=shapes, whole=_shape(whole))
             return replace(self._pair(first, whole, (), Joining.CONCATENATED), incomparable=why)
         said = (Message.of(_JOINED_ALONG[axis], parts=self._names()),)
-        return self._pair(first, whole, said + say_arranged([*parts, whole]), Joining.CONCATENATED)
+        pair = self._pair(first, whole, said + say_arranged([*parts, whole]), Joining.CONCATENATED)
+        return replace(pair, part_nodes=tuple(node.name for node in self.parts))
 
     def of_experts(
         self, nodes: Sequence[Node], parts: list[TensorRecord], whole: TensorRecord, experts: Sequence[int]

@@ -39,8 +39,8 @@ _LIKE: Final = 0.5
 
 def stack_experts(
     arrays: Sequence[Array], whole: Array | None, arrangements: Arrangements
-) -> tuple[Array, Message | None]:
-    """Lay the rows of experts one after another; return them as they lie in the whole, and say how that is.
+) -> tuple[Array, Message | None, Array | None]:
+    """Lay the rows of experts as they lie in the whole; say how that is, and which are whose.
 
     The arrays are of one width: of all experts those of the first column, then those of the second.
 
@@ -52,14 +52,23 @@ def stack_experts(
         raise DoNotFitError(Message.of("metrics.shapes_are", shapes=shapes_of(arrays)))
     blocks = [array.reshape(-1, width) for array in alike(arrays)]
     if whole is None:
-        return np.concatenate(blocks), None
+        return np.concatenate(blocks), None, None
     columns = _in_columns(blocks, whole, width)
     if columns is None:
         raise DoNotFitError(shapes_against(arrays, whole.shape))
     joined = np.concatenate(list(map(np.concatenate, columns)), axis=1)
     rows, widths = list(map(len, columns[0])), [width] * len(columns)
+    experts = np.repeat(np.arange(len(rows)), rows)[:, None]
+    labels = experts + len(rows) * np.repeat(np.arange(len(widths)), widths if len(widths) > 1 else 1)
     with np.errstate(all="ignore"):
-        return _arranged(joined, whole.reshape(joined.shape), rows, widths, arrangements)
+        *orders, how = _arrangement(joined, whole.reshape(joined.shape), rows, widths, arrangements)
+    return _laid(joined, *orders), how, _laid(labels, *orders)
+
+
+def _laid(array: Array, rows: Array | None, columns: Array | None) -> Array:
+    """Return an array with its rows and columns in another order, where there is one."""
+    array = array if rows is None else np.take(array, rows, axis=0)
+    return array if columns is None else np.take(array, columns, axis=1)
 
 
 def _in_columns(blocks: list[Array], whole: Array, width: int) -> list[list[Array]] | None:
@@ -74,10 +83,10 @@ def _in_columns(blocks: list[Array], whole: Array, width: int) -> list[list[Arra
     return columns if fits else None
 
 
-def _arranged(
+def _arrangement(
     joined: Array, whole: Array, rows: list[int], widths: list[int], arrangements: Arrangements
-) -> tuple[Array, Message]:
-    """Return rows, and columns, in the order that fits the values best."""
+) -> tuple[Array | None, Array | None, Message]:
+    """Return the order of rows, and of columns, that fits the values best; None if they lie as they are."""
     looked_at = np.linspace(0, joined.shape[1] - 1, min(_COLUMNS_LOOKED_AT, joined.shape[1])).astype(int)
     wanted = finite(whole[:, looked_at])
     order_of_rows, all_seen, least = _order(finite(joined[:, looked_at]), wanted, rows)
@@ -89,11 +98,10 @@ def _arranged(
             if difference < CLEARLY_BETTER * least:
                 order_of_rows, all_seen, order_of_columns, said = order, seen, columns, description
     moved = bool(np.any(order_of_rows != np.arange(len(order_of_rows))))
-    joined = np.take(joined, order_of_rows, axis=0) if moved else joined
-    joined = joined if order_of_columns is None else np.take(joined, order_of_columns, axis=1)
     how = Message.of("metrics.by_row") if moved else Message.of("metrics.by_expert")
     arranged = Message.of("metrics.arranged", how=(how, said) if said is not None else how)
-    return joined, arranged if all_seen else joined_clauses(arranged, Message.of("metrics.rows_left"))
+    said_all = arranged if all_seen else joined_clauses(arranged, Message.of("metrics.rows_left"))
+    return order_of_rows if moved else None, order_of_columns, said_all
 
 
 def _columns(

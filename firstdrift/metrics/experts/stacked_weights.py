@@ -24,17 +24,21 @@ _SAMPLE: Final = 12
 
 
 class _Way(NamedTuple):
-    """A way in which columns may lie in the whole: side by side in an order, and perhaps transposed."""
+    """A way in which columns may lie in the whole: side by side in an order, and perhaps transposed.
+
+    Of the elements of `joined`, `labels` says which of the arrays they are of.
+    """
 
     joined: Array
+    labels: Array
     axis: int
     order: Array | None
     is_transposed: bool
     how: Message | None
 
-    def laid(self) -> Array:
-        """Return the columns as they lie in the whole."""
-        laid = self.joined if self.order is None else np.take(self.joined, self.order, axis=self.axis)
+    def laid(self, array: Array) -> Array:
+        """Return the columns, or their labels, as they lie in the whole."""
+        laid = array if self.order is None else np.take(array, self.order, axis=self.axis)
         return laid.swapaxes(1, 2) if self.is_transposed else laid
 
     def described(self) -> Message | None:
@@ -63,8 +67,8 @@ def _some(size: int) -> Array:
 
 def stack_weights(
     arrays: Sequence[Array], whole: Array | None, arrangements: Arrangements
-) -> tuple[Array, Message | None]:
-    """Stack weights of experts as the whole has them; return them, and say how they lie there.
+) -> tuple[Array, Message | None, Array | None]:
+    """Stack weights of experts as the whole has them; say how they lie there, and which is whose.
 
     The arrays are those of all experts, [out, in] or [out], then those that lie beside them, likewise; or
     stacks of all experts, [experts, out, in], in the order in which they lie side by side.
@@ -73,7 +77,7 @@ def stack_weights(
         DoNotFitError: their shapes do not make up that of the whole.
     """
     if whole is None:
-        return np.stack(list(arrays)), None
+        return np.stack(list(arrays)), None, None
     best, least = None, inf
     is_stacked = arrays[0].ndim == whole.ndim
     for way in _ways(alike(_columns(arrays, whole)), whole.shape, arrangements, is_stacked=is_stacked):
@@ -83,7 +87,7 @@ def stack_weights(
     if best is None:
         why = Message.of("metrics.first_and_whole", first=arrays[0].shape, whole=whole.shape)
         raise DoNotFitError(why)
-    return best.laid(), best.described()
+    return best.laid(best.joined), best.described(), best.laid(best.labels)
 
 
 def _ways(
@@ -97,10 +101,21 @@ def _ways(
             continue
         joined = np.concatenate(columns, axis=axis)
         sizes = [column.shape[axis] for column in columns]
+        labels = _labels(joined, axis, sizes, is_stacked=is_stacked)
         for is_transposed in (False, True)[: len(whole) - 1]:
-            if _Way(joined, axis, None, is_transposed, None).laid().shape == whole:
+            if _Way(joined, labels, axis, None, is_transposed, None).laid(joined).shape == whole:
                 for order, how in _orders(sizes, arrangements, is_stacked=is_stacked):
-                    yield _Way(joined, axis, order, is_transposed, how)
+                    yield _Way(joined, labels, axis, order, is_transposed, how)
+
+
+def _labels(joined: Array, axis: int, sizes: Sequence[int], *, is_stacked: bool) -> Array:
+    """Return which array elements are of: column by column, in each of them expert by expert."""
+    experts = 1 if is_stacked else len(joined)
+    along, across = [1] * joined.ndim, [1] * joined.ndim
+    along[axis], across[0] = joined.shape[axis], experts
+    columns = np.repeat(np.arange(len(sizes)), sizes) * experts
+    labels: Array = columns.reshape(along) + np.arange(experts).reshape(across)
+    return labels
 
 
 def _columns(arrays: Sequence[Array], whole: Array) -> list[Array]:

@@ -134,17 +134,17 @@ def test_an_expert_that_is_off_is_named(
 @pytest.mark.parametrize("reverse", [False, True])
 @pytest.mark.parametrize("step", ["gate_proj", "up_proj"])
 @pytest.mark.parametrize("apart", [False, True])
-def test_of_gate_and_up_side_by_side_the_expert_is_named_and_of_each_for_itself_the_step(
+def test_of_gate_and_up_the_one_that_is_off_is_named_side_by_side_as_well(
     compare_with_atb: Compare, step: str, reverse: bool, apart: bool
 ) -> None:
     like = Atb(fused=False, apart=apart)
     findings = compare_with_atb(fault=Fault(1, 3, step=step), like=like, reverse=reverse).findings
     bad = findings.first_bad_node
     assert bad is not None
-    own = "root.model.layers.1.mlp.experts.3"
-    assert (bad.target if reverse else bad.golden) == (f"{own}.{step}" if apart else own)
+    own = f"root.model.layers.1.mlp.experts.3.{step}"
+    assert (bad.target if reverse else bad.golden) == own
     if reverse:
-        assert bad.module == (f"{own}.{step}" if apart else own).removeprefix("root.")
+        assert bad.module == own.removeprefix("root.")
 
 
 @pytest.mark.parametrize("name", ["gate_proj", "down_proj"])

@@ -13,6 +13,7 @@ import pytest
 
 from firstdrift import Report, compare
 from firstdrift.comparison.exit_status import exit_status
+from firstdrift.verdict.judgement import NodeClass
 
 
 @pytest.fixture
@@ -35,6 +36,7 @@ def answer(unpacked: Callable[[str], Path]) -> Callable[[str], Report]:
         "neox_healthy",
         "resnet_healthy",
         "vit_healthy",
+        "vit_joined",
     ],
 )
 def test_other_code_that_does_the_same_is_no_fault(answer: Callable[[str], Report], name: str) -> None:
@@ -63,6 +65,18 @@ def test_a_faulty_weight_is_named(
     assert found is not None
     nodes = found.golden, found.target
     assert [node and node.split(".", 1)[1].rsplit(".", 3)[0] for node in nodes] == [golden, target]
+
+
+@pytest.mark.parametrize(
+    ("name", "target"), [("vit_fused_key", "blocks.1.attn.qkv"), ("vit_joined_key", "blocks.1.attn")]
+)
+def test_of_a_fused_weight_the_part_is_named(answer: Callable[[str], Report], name: str, target: str) -> None:
+    """The key is wrong in a weight of query, key and value: of a linear module, and of attention itself."""
+    found = answer(name).findings.first_bad_node
+    assert found is not None
+    assert found.golden == "Module.vit.layers.1.attention.k_proj.Linear.forward.0"
+    assert found.module == target
+    assert found.node_class is NodeClass.WEIGHTS_DIFFER
 
 
 def test_operators_that_work_on_other_quantities_are_not_compared(answer: Callable[[str], Report]) -> None:
