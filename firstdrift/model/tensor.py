@@ -149,6 +149,7 @@ class Shards(Struct, frozen=True, gc=False):
         missing: ranks that have the node, but recorded nothing of the tensor.
         only: the one rank whose tensor is compared, where that was asked for; the others tell what it is.
         of: over how many ranks at least the model is spread, where the dump has one of them alone.
+        dealt: whether each has two pieces of what is concatenated, from the front and from the back.
     """
 
     ranks: tuple[int, ...]
@@ -159,6 +160,7 @@ class Shards(Struct, frozen=True, gc=False):
     missing: tuple[int, ...] = ()
     only: int | None = None
     of: int = 0
+    dealt: bool = False
 
     @property
     def locations(self) -> tuple[DataLocation, ...]:

@@ -113,7 +113,7 @@ def _joined(parts: Sequence[TensorRecord], cut: Cut) -> TensorRecord | None:
     places = known(part.location for part in parts)
     if shape is None or len(places) < len(parts):
         return None
-    order = _zigzag(len(parts)) if cut.is_zigzag and axis is not None else ()
+    order = zigzag(len(parts)) if cut.is_zigzag and axis is not None else ()
     location = replace(shared_location(places, axis), order=order)
     return replace(parts[0], shape=shape, location=location, digest=None, statistics=None)
 
@@ -132,7 +132,7 @@ def _with_length(shape: tuple[int, ...], axis: int | None, length: int) -> tuple
     return shape if axis is None else (*shape[:axis], length, *shape[axis + 1 :])
 
 
-def _zigzag(size: int) -> tuple[int, ...]:
+def zigzag(size: int) -> tuple[int, ...]:
     """Return where the pieces lie that were dealt out from both ends: rank 0 has the first and the last."""
     dealt = [piece for rank in range(size) for piece in (rank, 2 * size - 1 - rank)]
     return tuple(sorted(range(2 * size), key=dealt.__getitem__))

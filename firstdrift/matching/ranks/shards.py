@@ -21,6 +21,7 @@ from firstdrift.groups import known
 from firstdrift.matching.fused.joined_tensors import concatenated, whole_axes
 from firstdrift.matching.plan import Messages, TensorPair
 from firstdrift.matching.ranks.select_shard import narrow_to_rank, part_of_rank, shards_of
+from firstdrift.matching.ranks.zigzag import in_zigzag
 from firstdrift.matching.tensors import BY_SHAPE, relate_shapes
 from firstdrift.model.node import Node
 from firstdrift.model.tensor import Role, Sharding, Shards, TensorRecord, is_floating, shared_location
@@ -45,7 +46,7 @@ def settle_shards(pairs: Sequence[TensorPair], target: Sequence[Node]) -> list[T
     for _, group in groupby(pairs, key=lambda pair: pair.match):
         settled += _settle_match(list(group))
     settled = _with_summed_gradients(pairs, settled, {node.name: node.path for node in target})
-    return list(map(narrow_to_rank, settled))
+    return list(map(narrow_to_rank, in_zigzag(settled)))
 
 
 def _settle_match(pairs: list[TensorPair]) -> list[TensorPair]:

@@ -16,6 +16,7 @@ from firstdrift.metrics.arrays import Load
 from firstdrift.metrics.dtypes import Array
 from firstdrift.metrics.measurement import Measurement
 from firstdrift.model.tensor import DataLocation, Shards, TensorRecord, is_part_of_rank, shared_location
+from firstdrift.parallel.shards_of_tensors import zigzag
 from firstdrift.wording.message import Message
 
 Measure: TypeAlias = Callable[[TensorRecord, TensorRecord, Load], Measurement]
@@ -23,16 +24,18 @@ Measure: TypeAlias = Callable[[TensorRecord, TensorRecord, Load], Measurement]
 
 
 class Layout(NamedTuple):
-    """Shards side by side: along which dimension, and how many of its indexes each rank holds."""
+    """Shards side by side: along which dimension, how many of its indexes each has, and whether in zigzag."""
 
     axis: int
     sizes: list[int]
+    is_dealt: bool = False
 
     @classmethod
     def of(cls, shards: Shards) -> "Layout":
         """Tell how shards lie, as they were recorded."""
         axis = shards.axis or 0
-        return cls(axis, [part.shape[axis] if part.shape else 0 for part in shards.records])
+        sizes = [part.shape[axis] if part.shape else 0 for part in shards.records]
+        return cls(axis, sizes, shards.dealt)
 
     def fits(self, laid: Array) -> bool:
         """Tell whether the files hold the shapes that were recorded."""
@@ -40,6 +43,11 @@ class Layout(NamedTuple):
 
     def ordered(self, laid: Array, whole: Array) -> tuple[Array | None, Message | None]:
         """Return in which order shards lie in the whole, and how that is; None if as they are."""
+        if self.is_dealt:
+            pieces = np.arange(sum(self.sizes)).reshape(2 * len(self.sizes), -1)
+            return pieces[list(zigzag(len(self.sizes)))].ravel(), Message.of(
+                "metrics.arranged", how=Message.of("metrics.in_zigzag")
+            )
         axis = -1 if self.axis == laid.ndim - 1 else self.axis
         return (None, None) if axis > 0 else best_arrangement(laid, whole, axis, fused_parts(self.sizes))
 
@@ -56,7 +64,7 @@ def whole_of(record: TensorRecord) -> TensorRecord:
     locations = shards.locations
     if len(locations) < len(shards.records):
         return record
-    axis, sizes = Layout.of(shards)
+    axis, sizes, _ = Layout.of(shards)
     shape = record.shape or ()
     return replace(
         record,
