@@ -47,13 +47,19 @@ class ErrorModel(StrEnum):
     """Elements of one tensor are added up."""
 
     AVERAGED = "averaged"
-    """Elements of one tensor, or differences of two, are averaged."""
+    """Elements of one tensor are averaged."""
+
+    DISTANCE = "distance"
+    """Absolute differences are averaged, or added up."""
 
     SQUARED = "squared"
     """Squares of differences are averaged, or added up."""
 
     MULTIPLIED = "multiplied"
     """Elements of one input are multiplied by those of another."""
+
+    MULTIPLIED_AND_ADDED = "multiplied and added"
+    """The same, and added to the first input."""
 
     DIVIDED = "divided"
     """Elements of the first input are divided by those of the second."""

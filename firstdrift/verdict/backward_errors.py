@@ -2,14 +2,16 @@
 
 import math
 from collections.abc import Callable, Mapping
+from itertools import product
 from typing import Final
 
 from firstdrift.operators.kinds import ErrorModel
 from firstdrift.verdict.error_terms import (
     Value,
     Values,
+    added_up,
+    by_dimensions,
     gathered,
-    is_matrix,
     largest_of,
     norm_of_product,
     overlap,
@@ -26,16 +28,38 @@ def _additive_backward(gradients: Values, _: Values, __: Values, made: Value) ->
 
 
 def _summed_backward(gradients: Values, _: Values, __: Values, made: Value) -> float:
-    return sum(one.error * made.norm for one in gradients)
+    """Return what is explained: each term has the gradient of its sum, which running sums add up."""
+    running = sum(one.difference * added_up(one, made) for one in gradients if one.size == made.size)
+    return max(running, sum(one.error * made.norm for one in gradients))
+
+
+def _distance_backward(gradients: Values, kept: Values, result: Values, made: Value) -> float:
+    """Return what is explained of the signs of differences, which flip, and of slopes that follow them."""
+    if not kept or not result:
+        return 0.0
+    moved = sum(one.difference * spread(one, largest_of(kept)) for one in kept[:2])
+    total = 0.0
+    for one, loss in product(gradients, result):
+        terms = 1.0 if loss.size > 1 else one.norm * math.sqrt(made.size) / made.norm if made.norm else 1.0
+        apart = loss.rms * (math.sqrt(made.size) if loss.size > 1 else terms / math.sqrt(made.size))
+        share = min(1.0, moved / apart / math.sqrt(made.size)) if apart else 1.0
+        total += one.error * made.norm + one.largest / terms * moved + _flipped(share, made.norm, made)
+    return total
 
 
 def _squared_backward(gradients: Values, kept: Values, result: Values, made: Value) -> float:
-    """Return what is explained of 2 d g: by what the gradient g is off, and the difference d."""
+    """Return what is explained of 2 d g: by what the gradient g is off, and the difference d.
+
+    Where there is a gradient for each square, the two are multiplied element by element.
+    """
     if not kept or not result:
         return 0.0
     moved = sum(one.difference * spread(one, largest_of(kept)) for one in kept[:2])
     loss = result[0]
-    apart = math.sqrt(loss.norm * (size_of_loss(kept, loss) if loss.size == 1 else math.sqrt(loss.size)))
+    if loss.size > 1:
+        apart = math.sqrt(loss.largest)
+        return sum(2.0 * (one.difference * apart + moved * one.largest) for one in gradients)
+    apart = math.sqrt(loss.norm * size_of_loss(kept, loss))
     error = sum(one.error for one in gradients)
     return made.norm * (error + (moved / apart if apart else math.inf))
 
@@ -43,18 +67,21 @@ def _squared_backward(gradients: Values, kept: Values, result: Values, made: Val
 def _logarithmic_backward(gradients: Values, kept: Values, _: Values, made: Value) -> float:
     """Return what is explained of the gradient of a loss: softmax less one of the classes, over the rows.
 
-    Of each row it is at most root of 2, and off by 2 max|dx| times the norm of its softmax.
+    Of each row it is at most root of 2, and off by 2 max|dx| times the norm of its softmax. Where each
+    element has a gradient, the softmax is multiplied by their sum, at most the root of how many there are.
     """
+    off = 2.0 * max((value.largest_error for value in kept), default=0.0)
     rows = made.size // made.shape[-1] if made.shape and made.shape[-1] else 1
     total = 0.0
     for one in gradients:
-        if one.size > 1:  # one for each element: what the softmax takes off has no bound by norms
-            return 0.0
+        if one.size > 1:
+            sums = math.sqrt(made.size / rows) if one.size == made.size else 1.0
+            total += one.difference * (1.0 + sums) + one.norm * sums * off
+            continue
         scale = one.norm / rows
         if made.norm > RECORDED_NORM.value * scale * math.sqrt(2.0 * rows):  # added up, and not averaged
             scale = one.norm
-        off = max((value.largest_error for value in kept), default=0.0)
-        total += made.norm * one.error + 2.0 * off * scale * math.sqrt(rows)
+        total += made.norm * one.error + off * scale * math.sqrt(rows)
     return total
 
 
@@ -65,8 +92,21 @@ def _smooth_backward(gradients: Values, kept: Values, _: Values, made: Value) ->
 
 
 def _kinked_backward(gradients: Values, kept: Values, _: Values, made: Value) -> float:
-    turned = math.sqrt(max(map(_share_at_kink, kept), default=0.0))
-    return sum(one.norm * (one.error + turned) * gathered(one, made) for one in gradients)
+    share = max(map(_share_at_kink, kept), default=0.0)
+    return sum(
+        one.difference * gathered(one, made) + _flipped(share, one.norm * gathered(one, made), made)
+        for one in gradients
+    )
+
+
+def _flipped(share: float, norm: float, made: Value) -> float:
+    """Return what is explained where a share of gradients of some norm flips, and one by chance.
+
+    None is off by more than the largest error that was seen; it may leave one place and come to another.
+    """
+    if not made.is_exact:
+        return norm * math.sqrt(share)
+    return math.sqrt(2.0 * (share * made.size + 1.0)) * made.largest_error
 
 
 def _share_at_kink(one: Value) -> float:
@@ -80,6 +120,12 @@ def _multiplied_backward(gradients: Values, kept: Values, _: Values, made: Value
     others = [one for one in kept if one.key != made.key] or kept
     size, error = math.prod(one.largest for one in others), sum(one.error for one in others)
     return sum(one.norm * (one.error + error) * size * gathered(one, made) for one in gradients)
+
+
+def _multiplied_and_added_backward(gradients: Values, kept: Values, result: Values, made: Value) -> float:
+    is_added = not kept or made.key == kept[0].key
+    backward = _additive_backward if is_added else _multiplied_backward
+    return backward(gradients, kept[1:], result, made)
 
 
 def _divided_backward(gradients: Values, kept: Values, result: Values, made: Value) -> float:
@@ -113,10 +159,10 @@ def _of_power(gradients: Values, kept: Values, made: Value, power: float) -> flo
 
 
 def _product_backward(gradients: Values, kept: Values, _: Values, made: Value) -> float:
-    gradient = max(gradients, key=is_matrix)
+    gradient = max(gradients, key=by_dimensions)
     if not kept:  # only what is added up, such as the gradient of a bias, is known
         return gradient.difference * gathered(gradient, made)
-    factors = sorted(kept, key=is_matrix)[-2:]
+    factors = sorted(kept, key=by_dimensions)[-2:]
     others = [one for one in factors if one.key != made.key]
     if len(others) == len(factors) == 2 and any(one.key == made.key for one in kept):  # noqa: PLR2004
         return gradient.difference * gathered(gradient, made)
@@ -130,9 +176,13 @@ def _convolved_backward(gradients: Values, kept: Values, result: Values, made: V
 
 
 def _exponential_backward(gradients: Values, _: Values, result: Values, made: Value) -> float:
-    largest = max((one.largest for one in result), default=1.0)
-    error = max((one.error for one in result), default=0.0)
-    return sum(2.0 * one.norm * largest * (one.error + error) * gathered(one, made) for one in gradients)
+    """Return what is explained of y g, and of what a softmax takes off: by the largest of y, or that of g."""
+    total = 0.0
+    for value, one in product(result, gradients):
+        by_gradient = one.norm * value.largest * (one.error + value.error)
+        by_result = value.norm * (one.largest_error + one.largest * value.error)
+        total += 2.0 * min(by_gradient, by_result if one.is_exact else math.inf) * gathered(one, made)
+    return total
 
 
 def _centred_backward(gradients: Values, kept: Values, _: Values, made: Value) -> float:
@@ -140,6 +190,8 @@ def _centred_backward(gradients: Values, kept: Values, _: Values, made: Value) -
 
 
 def _scaled_backward(gradients: Values, kept: Values, _: Values, made: Value) -> float:
+    if kept and all(one.size < made.size == kept[0].size for one in gradients):  # the norm itself was given
+        return made.norm * sum(one.error + 2.0 * kept[0].error for one in gradients)
     return _norm_backward(gradients, kept, made, kept[0].rms if kept else 0.0)
 
 
@@ -156,7 +208,7 @@ def _norm_backward(gradients: Values, kept: Values, made: Value, divisor: float)
         own = min(1.0, rows * made.roundoff)
         return sum(one.norm * (one.error + error + own) * gathered(one, made) for one in gradients)
     error += sum(one.error for one in weights)
-    largest = max((one.largest for one in weights if one.size > 1), default=1.0)
+    largest = max((one.largest for one in weights if one.shape), default=1.0)
     return sum(one.norm * (one.error + error) for one in gradients) * largest * unevenness(first) / divisor
 
 
@@ -164,10 +216,12 @@ BACKWARD: Final[Mapping[ErrorModel, Callable[[Values, Values, Values, Value], fl
     ErrorModel.ADDITIVE: _additive_backward,
     ErrorModel.SUMMED: _summed_backward,
     ErrorModel.AVERAGED: _summed_backward,
+    ErrorModel.DISTANCE: _distance_backward,
     ErrorModel.SQUARED: _squared_backward,
     ErrorModel.SMOOTH: _smooth_backward,
     ErrorModel.KINKED: _kinked_backward,
     ErrorModel.MULTIPLIED: _multiplied_backward,
+    ErrorModel.MULTIPLIED_AND_ADDED: _multiplied_and_added_backward,
     ErrorModel.DIVIDED: _divided_backward,
     ErrorModel.POWER: _power_backward,
     ErrorModel.ROOT: _root_backward,

@@ -6,11 +6,13 @@
 | ----------- | ---------------------------------------------- | ------------------------------------------- |
 | additive    | sum of |dx|                                    | |dg|, added up where x was spread           |
 | smooth      | the same                                       | |g| x (e(g) + rms of dx)                    |
-| kinked      | the same                                       | |g| x (e(g) + root of the share that flips) |
+| kinked      | the same                                       | |dg| + root of 2 x flips x largest error    |
 | summed      | |dx| x root of the terms in a sum              | |dg|, spread over the terms                 |
 | averaged    | the same, over the number of terms             | the same, over the number of terms          |
+| distance    | the same; of a sum not over it                 | the same, and signs that flip               |
 | squared     | 2 |d| |dx| + |dx|^2, over the number of terms  | |g| x (e(g) + |dx| / |d|), d the difference |
 | multiplied  | |da| x max|b| + |db| x max|a|                  | (|dg| |b| + |g| |db|), b by its largest     |
+| and added   | the same + |dx| of what it is added to         | the same                                    |
 | divided     | |da| / min|b| + |db| max|a / b| / min|b|      | (|dg| + |g| rms of d slope) over b          |
 | power       | |dx| x largest of p |x|^(p - 1)                | |g| x the same                              |
 | root        | the same; at most root of the sum of |dx|      | the same                                    |
@@ -21,8 +23,8 @@
 | centred     | |dx| / deviation of small rows x |y| + |dw|    | |g| max|w| / deviation x (e(g) + e(x))      |
 | scaled      | |dx| / rms of small rows x |y| + |dw|          | |g| max|w| / rms x (e(g) + e(x) + e(w))     |
 
-Where the slope jumps, as at the zero of relu, the elements within the error of the kink have other
-gradients: of elements that spread by their deviation a share of rms of dx / deviation, its root of the norm.
+Where the slope jumps, as at the zero of relu, the elements within the error of the kink flip: their gradients
+are others. Of n elements that spread by their deviation these are n x rms of dx / deviation, one at least.
 
 Norms are L2 over whole tensors; the result is relative to the norm of the golden output. Of a random matrix
 a product keeps the relative error; what it cancels out shows in |a| |b| / |output|. The rounding of each

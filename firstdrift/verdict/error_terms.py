@@ -71,6 +71,11 @@ def gathered(one: Value, made: Value) -> float:
     return math.sqrt(max(1.0, one.size / made.size)) if made.size else 1.0
 
 
+def added_up(one: Value, made: Value) -> float:
+    """Return the same of sums along one dimension; running sums are as many as what they add up."""
+    return math.sqrt(max(one.shape, default=1)) if one.size == made.size else gathered(one, made)
+
+
 def largest_of(given: Values) -> Value:
     """Return the value with most elements."""
     return max(given, key=lambda one: one.size)
@@ -97,9 +102,13 @@ def slope_of_power(base: Value, power: float) -> float:
     return abs(power) * max(slopes, default=0.0)
 
 
-def is_matrix(one: Value) -> tuple[bool, int]:
-    """Return what matrices have more of than a bias, which of one token alone is the larger of the two."""
-    return len(one.shape) > 1, one.size
+def by_dimensions(one: Value) -> tuple[bool, int]:
+    """Sort what is added before what is multiplied: vectors first, the smaller before the larger.
+
+    Of three matrices the first is added, as torch has it.
+    """
+    is_matrix = len(one.shape) > 1
+    return is_matrix, 0 if is_matrix else one.size
 
 
 def norm_of_product(one: Value, other: Value, made: Value) -> float:

@@ -8,8 +8,9 @@ from firstdrift.operators.kinds import ErrorModel
 from firstdrift.verdict.error_terms import (
     Value,
     Values,
+    added_up,
+    by_dimensions,
     gathered,
-    is_matrix,
     largest_of,
     norm_of_product,
     overlap,
@@ -18,7 +19,7 @@ from firstdrift.verdict.error_terms import (
     spread,
     unevenness,
 )
-from firstdrift.verdict.fixed_thresholds import MOST_CANCELLED
+from firstdrift.verdict.fixed_thresholds import MOST_CANCELLED, RECORDED_NORM
 
 
 def _additive(given: Values, made: Value) -> float:
@@ -32,11 +33,19 @@ def _handed_on(one: Value, made: Value) -> float:
 
 
 def _summed(given: Values, made: Value) -> float:
-    return sum(one.difference * gathered(one, made) for one in given)
+    return sum(one.difference * added_up(one, made) for one in given)
 
 
 def _averaged(given: Values, made: Value) -> float:
     return sum(one.difference / gathered(one, made) for one in given)
+
+
+def _distance(given: Values, made: Value) -> float:
+    """Return what is explained of the mean of distances; of their sum, if it is more than a mean can be."""
+    size = largest_of(given).size
+    most = sum(one.norm * spread(one, largest_of(given)) for one in given)
+    is_sum = made.size == 1 and math.sqrt(size) * made.norm > RECORDED_NORM.value * most
+    return _summed(given, made) if is_sum else _averaged(given, made)
 
 
 def _squared(given: Values, made: Value) -> float:
@@ -62,6 +71,10 @@ def _multiplied(given: Values, made: Value) -> float:
             by_largest = min(by_largest, one.largest_error * others[0].norm * spread(others[0], made))
         total += by_largest
     return total
+
+
+def _multiplied_and_added(given: Values, made: Value) -> float:
+    return _additive(given[:1], made) + _multiplied(given[1:], made)
 
 
 def _divided(given: Values, made: Value) -> float:
@@ -98,7 +111,7 @@ def _product(given: Values, made: Value) -> float:
     """
     if len(given) < 2:  # noqa: PLR2004
         return made.norm * given[0].error * MOST_CANCELLED.value ** (1.0 / made.size) if made.size else 0.0
-    *added, one, other = sorted(given, key=is_matrix)
+    *added, one, other = sorted(given, key=by_dimensions)
     multiplied = norm_of_product(one, other, made) * (one.error + other.error)
     return multiplied + _additive(added, made)
 
@@ -137,8 +150,10 @@ FORWARD: Final[Mapping[ErrorModel, Callable[[Values, Value], float]]] = {
     ErrorModel.KINKED: _additive,
     ErrorModel.SUMMED: _summed,
     ErrorModel.AVERAGED: _averaged,
+    ErrorModel.DISTANCE: _distance,
     ErrorModel.SQUARED: _squared,
     ErrorModel.MULTIPLIED: _multiplied,
+    ErrorModel.MULTIPLIED_AND_ADDED: _multiplied_and_added,
     ErrorModel.DIVIDED: _divided,
     ErrorModel.POWER: _power,
     ErrorModel.ROOT: _root,

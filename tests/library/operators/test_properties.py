@@ -37,7 +37,7 @@ from firstdrift.operators.properties import (
         ("MaxPool2d", ErrorModel.KINKED),
         ("Torch.mean", ErrorModel.AVERAGED),
         ("MixtureOfExperts", ErrorModel.NONE),
-        ("RotaryEmbedding", ErrorModel.EXPONENTIAL),
+        ("RotaryEmbedding", ErrorModel.SMOOTH),
         ("RopeOperation", ErrorModel.NONE),
     ],
 )
