@@ -102,6 +102,12 @@ def is_dropout(type_name: str) -> bool:
     return bool(named) and all(entry.drops for entry in named)
 
 
+@lru_cache(_MOST_REMEMBERED)
+def drops_elements(type_name: str) -> bool:
+    """Tell whether a dropout leaves out each element by itself and scales the others by 1 / (1 - p)."""
+    return is_dropout(type_name) and operators_named(snake_case(last_part(type_name)))[0].drops_elements
+
+
 def is_received(type_name: str) -> bool:
     """Tell whether what a call gives comes from other ranks, if it is one between ranks."""
     return any(entry.receives for entry in _called(type_name))

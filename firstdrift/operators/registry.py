@@ -49,7 +49,7 @@ class Operator(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
         commutative: its arguments may be exchanged.
         adds_as_well: it adds a second input to what it is called after.
         fills: it writes values such as -infinity on purpose; `unwritten`: it leaves memory as it was.
-        drops: it leaves out numbers by chance.
+        drops: it leaves out numbers by chance; `drops_elements`: each by itself, and scales the others.
         receives: what it gives comes from other ranks.
         sum_over_ranks: which part of the sum over all ranks each rank is given.
         message: whether a call of it sends to one other rank, receives from one, or does several of these.
@@ -76,6 +76,7 @@ class Operator(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     fills: bool = False
     unwritten: bool = False
     drops: bool = False
+    drops_elements: bool = False
     receives: bool = False
     sum_over_ranks: Literal["", "whole", "part"] = ""
     message: Literal["", "sends", "receives", "several"] = ""

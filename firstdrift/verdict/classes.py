@@ -12,8 +12,10 @@ from typing import ClassVar, Final
 
 from firstdrift.model.tensor import Role
 from firstdrift.operators.kinds import OpKind
+from firstdrift.operators.properties import is_dropout
 from firstdrift.verdict import reasons
 from firstdrift.verdict.case import Case
+from firstdrift.verdict.dropouts import dropout_of
 from firstdrift.verdict.judgement import NodeClass, Reasons
 from firstdrift.verdict.rule import Rule
 from firstdrift.verdict.tree import kind_of_row
@@ -157,6 +159,17 @@ def _gives_more_or_less(case: Case) -> bool:
     return len(sizes) == 2 and not _is_given_what_is_off(case) and not case.was_chosen_otherwise  # noqa: PLR2004
 
 
+def _drops_otherwise(case: Case) -> bool:
+    return bool(_says_how_it_drops(case))
+
+
+def _says_how_it_drops(case: Case) -> Reasons:
+    if not is_dropout(case.row.type_name) or case.weights:
+        return ()
+    found = dropout_of(case.evidence, case.row)
+    return () if found is None or found.fault is None else (found.fault,)
+
+
 SOURCE: Final = ClassRule(
     "source", "The rule", _JUMP, node_class=NodeClass.SOURCE, when=When.JUMP, reasons=reasons.jump
 )
@@ -242,6 +255,14 @@ CLASS_RULES: Final = (
         applies=_gives_more_or_less,
         reasons=reasons.argument,
         pair=lambda case: case.error.scalar_pair,
+        is_shown_by_no_pair=True,
+    ),
+    ClassRule(
+        "dropout",
+        "Systematic differences",
+        node_class=NodeClass.SOURCE,
+        applies=_drops_otherwise,
+        reasons=_says_how_it_drops,
         is_shown_by_no_pair=True,
     ),
     ClassRule(

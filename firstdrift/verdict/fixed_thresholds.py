@@ -171,6 +171,12 @@ NEARLY_ALL: Final = FixedThreshold(
 LEAST_DROPOUTS: Final = FixedThreshold(
     2, "dropouts", "One alone that is on is a place to look at.", "Systematic differences"
 )
+DROPOUT_CHANCE: Final = FixedThreshold(
+    6,
+    "standard deviations",
+    "Two runs of a dropout keep shares, and give norms, that chance lets differ by no more.",
+    "Systematic differences",
+)
 BEYOND_LEVEL: Final = FixedThreshold(
     4,
     "times the level",

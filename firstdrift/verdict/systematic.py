@@ -24,7 +24,6 @@ from firstdrift.model.tensor import UNIT_ROUNDOFF
 from firstdrift.verdict.fixed_thresholds import (
     BEYOND_LEVEL,
     BITS_LEFT,
-    LEAST_DROPOUTS,
     LEAST_WEIGHTS,
     NEARLY_ALL,
     STATISTICS_ROUNDING,
@@ -302,46 +301,3 @@ def _ends(measured: Measurement) -> list[tuple[float, float]]:
         return []
     both = ((golden.maximum, target.maximum), (golden.minimum, target.minimum))
     return [(one, other) for one, other in both if one is not None and other is not None]
-
-
-class Dropout(NamedTuple):
-    """A dropout that was compared.
-
-    Attributes:
-        row: index of its row.
-        golden_drops: whether it gave other values than it was given; likewise target_drops.
-        drew_otherwise: what it was given agrees, and what it gave does not.
-    """
-
-    row: int
-    golden_drops: bool
-    target_drops: bool
-    drew_otherwise: bool
-
-
-def in_dropouts(dropouts: Sequence[Dropout]) -> Message | None:
-    """Say how the dropouts of a slice differ; None where they agree, or one alone is otherwise.
-
-    Some have a probability of 0, and are off at all times.
-    """
-    least, known = LEAST_DROPOUTS.value, len(dropouts)
-    golden = sum(one.golden_drops for one in dropouts)
-    target = sum(one.target_drops for one in dropouts)
-    if target >= least and not golden:
-        return Message.of("systematic.dropout_target", count=target, known=known)
-    if golden >= least and not target:
-        return Message.of("systematic.dropout_golden", count=golden, known=known)
-    if min(golden, target) >= least and any(one.drew_otherwise for one in dropouts):
-        return Message.of("systematic.dropout_both", count=target, known=known)
-    return None
-
-
-def drops(given: SideSummary | None, gave: SideSummary | None) -> bool | None:
-    """Tell whether a dropout is on, by what it was given and gave on one side; None if that is not known."""
-    if given is None or gave is None:
-        return None
-    numbers = ((given.norm, gave.norm), (given.maximum, gave.maximum), (given.minimum, gave.minimum))
-    known = [(one, other) for one, other in numbers if one is not None and other is not None]
-    if not known:
-        return None
-    return any(abs(one - other) > _SAME * max(abs(one), abs(other)) for one, other in known)

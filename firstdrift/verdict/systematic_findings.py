@@ -8,18 +8,16 @@ operator of which all values are known: of equal inputs it makes equal outputs, 
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from firstdrift.groups import known
 from firstdrift.metrics.measurement import MeasurementKind
 from firstdrift.model.node import Direction, NodeKind
-from firstdrift.model.tensor import UNIT_ROUNDOFF, Role
+from firstdrift.model.tensor import UNIT_ROUNDOFF
 from firstdrift.operators.kinds import ErrorModel
-from firstdrift.operators.properties import is_dropout
 from firstdrift.verdict.classify import Classification
+from firstdrift.verdict.dropouts import dropouts_of, in_dropouts
 from firstdrift.verdict.evidence import Evidence
 from firstdrift.verdict.judgement import NodeClass, SystematicDifference
 from firstdrift.verdict.operator_bounds import model_of
-from firstdrift.verdict.row_errors import RowErrors
-from firstdrift.verdict.systematic import DROPOUT, PRODUCTS, Dropout, SystematicRule, drops, in_dropouts
+from firstdrift.verdict.systematic import DROPOUT, PRODUCTS, SystematicRule
 from firstdrift.verdict.tree import TreeRow
 from firstdrift.wording.message import Message
 
@@ -47,30 +45,6 @@ def _found(evidence: Evidence) -> Iterator[tuple[SystematicRule, Message]]:
         yield DROPOUT, said
 
 
-def dropouts_of(evidence: Evidence) -> list[Dropout]:
-    """List the dropouts of which both sides were recorded, in the order of execution."""
-    rows = (row for row in evidence.in_order if is_dropout(row.type_name))
-    return known(_dropout(evidence, row) for row in rows)
-
-
-def _dropout(evidence: Evidence, row: TreeRow) -> Dropout | None:
-    error = evidence.errors[row.index]
-    given, gave = (list(_tensors(evidence, error, role)) for role in (Role.INPUT, Role.OUTPUT))
-    if row.match is None or row.direction is Direction.BACKWARD or len(given) != 1 or not gave:
-        return None
-    before, after = evidence.measurements[given[0]], evidence.measurements[gave[0]]
-    golden, target = drops(before.golden, after.golden), drops(before.target, after.target)
-    if golden is None or target is None:
-        return None
-    least = evidence.limits.floor * (error.roundoff or evidence.limits.roundoff_float32)
-    drew_otherwise = (error.input or 0.0) <= least < (error.output or 0.0)
-    return Dropout(row.index, golden, target, drew_otherwise)
-
-
-def _tensors(evidence: Evidence, error: RowErrors, role: Role) -> Iterator[int]:
-    return (at for at in evidence.pairs_of(error, role) if evidence.plan.pairs[at].target.is_tensor)
-
-
 def beside(
     evidence: Evidence, classification: Classification, origins: Sequence[TreeRow]
 ) -> Sequence[TreeRow]:
@@ -79,15 +53,19 @@ def beside(
     if in_dropouts(dropouts) is None:
         return origins
     dropping = [one.row for one in dropouts if one.golden_drops or one.target_drops]
+    at_fault = {one.row for one in dropouts if one.fault is not None}
     first = min(evidence.places[row] for row in dropping)
     return [
         row
         for row in origins
-        if row.index not in dropping
-        and (
-            evidence.places[row.index] < first
-            or classification.rows[row.index].node_class in _BY_ITSELF
-            or _is_given_equals(evidence, classification, row)
+        if row.index in at_fault
+        or (
+            row.index not in dropping
+            and (
+                evidence.places[row.index] < first
+                or classification.rows[row.index].node_class in _BY_ITSELF
+                or _is_given_equals(evidence, classification, row)
+            )
         )
     ]
 

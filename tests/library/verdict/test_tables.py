@@ -5,8 +5,9 @@ import re
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
-from library.verdict.made_slices import Call, Judged, judge
+from library.verdict.made_slices import Call, Judged, judge, values_of
 from msgspec.structs import replace
 
 from firstdrift.matching.plan import NodeMatch, Origin, SlicePlan, TensorPair
@@ -288,7 +289,11 @@ CALLED: dict[str, Case] = {
 
 
 BEFORE = Call("Functional.linear.0.forward", inputs=[0.0], outputs=[0.0])
+DROPOUT = "Functional.dropout.0.forward"
 MLP, LINEAR = "Module.mlp.MLP.forward.0", "Functional.linear.2.forward"
+
+GIVEN = values_of("words")
+HALF = np.where(np.abs(GIVEN) > 0.5, GIVEN, np.float32(0.0))
 
 OF_SLICES: dict[str, tuple[Judged, str]] = {
     "entered": (
@@ -299,6 +304,7 @@ OF_SLICES: dict[str, tuple[Judged, str]] = {
         ),
         MLP,
     ),
+    "dropout": (judge(Call(DROPOUT, inputs=[(GIVEN, GIVEN)], outputs=[(2 * HALF, HALF)])), DROPOUT),
     "brought": (judge(Call(MLP, inputs=[0.0], outputs=[0.2]), coordinates=Coordinates(token=0)), MLP),
 }
 """A slice for each rule that decides by what is around a row, or when all pairs are judged, and the row."""
