@@ -8,6 +8,9 @@ import pytest
 from library.rollout.rollout_rows import compare_rows
 
 from firstdrift.rollout.report import RolloutReport, RolloutVerdict
+from firstdrift.rollout.routing import Routed, Tokens, explained_by_routing, routed
+from firstdrift.rollout.statistics import measure
+from firstdrift.rollout.thresholds import MOST_LAYERS_OF_TIES, OUT
 
 LENGTH, SEQUENCES = 64, 40
 
@@ -111,3 +114,47 @@ def test_noise_alone_is_no_drift(tmp_path: Path) -> None:
     report = run(tmp_path, layers=2, otherwise=0.0)
     assert report.bias is None
     assert {pair.verdict for pair in report.pairs} == {RolloutVerdict.WITHIN}
+
+
+def tokens(layers: list[int], apart: list[float], of: int = 8) -> Tokens:
+    """Return tokens of a probability of a half whose log-odds are so far apart."""
+    rollout = np.full(len(layers), np.log(0.5))
+    trainer = -np.log1p(np.exp(-np.array(apart)))
+    return Tokens(rollout, trainer, np.array(layers), of)
+
+
+def group(first: int, scale: float | None, share: float = 0.01) -> Routed:
+    return Routed(first, 2 * first - 1, measure(np.zeros(1), np.zeros(1), (0.5, 2.0)), scale, share)
+
+
+@pytest.mark.parametrize(
+    ("layers", "apart", "groups", "explained"),
+    [
+        pytest.param(0, 0.5, [group(1, 0.1)], False, id="nothing-was-routed"),
+        pytest.param(-1, 0.5, [group(1, 0.1)], False, id="not-known"),
+        pytest.param(1, 0.9 * OUT * 0.1, [group(1, 0.1)], True, id="within-the-noise-of-such"),
+        pytest.param(1, 1.1 * OUT * 0.1, [group(1, 0.1)], False, id="beyond-it"),
+        pytest.param(3, 1.1 * OUT * 0.1, [group(1, 0.1), group(2, 0.2)], True, id="two-and-three-are-one"),
+        pytest.param(1, 9.0, [group(1, None)], True, id="too-few-to-have-noise-and-rare"),
+        pytest.param(1, 9.0, [group(1, None, share=0.5)], False, id="too-few-and-not-rare"),
+        pytest.param(int(8 * MOST_LAYERS_OF_TIES), 0.1, [group(4, 0.1)], True, id="half-of-the-layers"),
+        pytest.param(int(8 * MOST_LAYERS_OF_TIES) + 1, 0.1, [group(4, 0.1)], False, id="most-layers"),
+    ],
+)
+def test_routing_explains_a_token(
+    layers: int, apart: float, groups: list[Routed], *, explained: bool
+) -> None:
+    assert explained_by_routing(tokens([layers], [apart]), groups).tolist() == [explained]
+
+
+def test_tokens_are_grouped_by_the_number_of_bits_of_their_layers() -> None:
+    of = tokens([0, 0, 1, 2, 3, 4, 7, -1], [0.0] * 8)
+    found = routed([of], [np.ones(8, np.bool_)], (0.5, 2.0))
+    assert [(one.first, one.last, one.statistics.tokens) for one in found] == [
+        (0, 0, 2),
+        (1, 1, 1),
+        (2, 3, 2),
+        (4, 7, 2),
+    ]
+    assert sum(one.share for one in found) == pytest.approx(1.0)
+    assert routed([], [], (0.5, 2.0)) == ()

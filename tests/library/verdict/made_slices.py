@@ -166,6 +166,23 @@ def make(
     return MadePair(plan, build_rows(golden, target, plan), measurements)
 
 
+def with_digests(made: MadePair, calls: Sequence[Call]) -> MadePair:
+    """Return the same with digests of the golden values that were given as they are: they tell them."""
+    golden = {
+        (call.name, str(role), key): zlib.crc32(values[0].tobytes())
+        for call in calls
+        for role, key, values in call.tensors()
+        if isinstance(values, tuple) and isinstance(values[0], np.ndarray)
+    }
+    pairs = tuple(
+        replace(one, golden=replace(one.golden, digest=f"{known:08x}"))
+        if (known := golden.get((one.golden_node, str(one.golden.role), one.golden.key))) is not None
+        else one
+        for one in made.plan.pairs
+    )
+    return replace(made, plan=replace(made.plan, pairs=pairs))
+
+
 def judge(*calls: Call, dtype: str = "float32", coordinates: Coordinates | None = None) -> Judged:
     """Make a pair of slices and judge it."""
     return make(*calls, dtype=dtype, coordinates=coordinates).judge()

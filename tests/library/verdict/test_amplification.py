@@ -563,10 +563,18 @@ def test_a_class_whose_name_holds_that_of_a_function_does_not_magnify(name: str)
     outputs = (values_of("w"), with_error(values_of("w"), 6e-6, "m"))
     faulty = magnifying(f"Module.block.{name}.forward.0", inputs, outputs)
     assert judge(BEFORE, faulty).origins == [faulty.name]
-    for honest in ("Functional.softmax", "Torch.exp", "NPU.npu_rotary_mul", "Torch.logsumexp"):
+    for honest in ("Functional.softmax", "Torch.exp", "Torch.logsumexp"):
         assert judge(BEFORE, magnifying(f"{honest}.0.forward", inputs, outputs)).origins == []
-    embedding = magnifying("Module.rotary_emb.LlamaRotaryEmbedding.forward.0", inputs, outputs)
-    assert judge(BEFORE, embedding).origins == []
+
+
+@pytest.mark.parametrize("name", ["NPU.npu_rotary_mul.0.forward", "Module.rotary.RotaryEmbedding.forward.0"])
+def test_a_rotation_passes_absolute_errors_on(name: str) -> None:
+    """It magnifies relative ones only of angles that are larger than what it gives."""
+    outputs = (values_of("w"), with_error(values_of("w"), 6e-6, "m"))
+    for size, begins in ((1.0, [name]), (10.0, [])):
+        angles = np.float32(size) * values_of("v")
+        call = magnifying(name, [(angles, with_error(angles, 1e-6, "n"))], outputs)
+        assert judge(BEFORE, call).origins == begins
 
 
 # --- coarse products -------------------------------------------------------------------------------------
