@@ -102,6 +102,18 @@ def test_another_probability_or_scale_is_a_fault_of_the_dropout(
     assert conclude([judged.said]).has_fault
 
 
+def test_one_dropout_at_fault_is_named_beside_others_that_drew_other_numbers() -> None:
+    values, off = values_of("words", (64, 64)), drop(0.1, scale=1.0)
+    names = [f"Module.layers.{at}.drop.Dropout.forward.0" for at in range(4)]
+    targets = [drop(0.1), drop(0.1), off, drop(0.1)]
+    gave = [(drop(0.1)(values, at), one(values, at + 50)) for at, one in enumerate(targets)]
+    judged = judge(
+        *(Call(name, None, [(values, values)], [both]) for name, both in zip(names, gave, strict=True))
+    )
+    assert [one.rule for one in judged.said.systematic] == ["systematic.dropout"]
+    assert judged.origins == [names[2]]
+
+
 def test_healthy_dropouts_of_other_seeds_are_said_once() -> None:
     judged = chain(drop(0.1), drop(0.1))
     assert judged.origins == []
