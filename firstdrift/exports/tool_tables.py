@@ -16,7 +16,7 @@ from firstdrift.errors import TensorUnreadableError
 from firstdrift.exports.mapping_yaml import item_name
 from firstdrift.exports.spreadsheets import OWN_LAYOUT, Layout, own_layout
 from firstdrift.metrics.measurement import MeasurementKind, SideSummary
-from firstdrift.model.tensor import UNIT_ROUNDOFF, DataLocation, Statistics, TensorRecord
+from firstdrift.model.tensor import ROUNDING, DataLocation, Statistics, TensorRecord
 from firstdrift.wording.text import text_of, texts_of
 
 OWN = "firstdrift"
@@ -270,7 +270,7 @@ def _odd(target: Cell, golden: Cell) -> Cell:
 def _torch_type(record: TensorRecord) -> str:
     if not record.is_tensor:
         return f"<class '{record.dtype}'>"
-    known = record.dtype in UNIT_ROUNDOFF or record.dtype.startswith(("int", "uint", "bool"))
+    known = record.dtype in ROUNDING or record.dtype.startswith(("int", "uint", "bool"))
     return f"torch.{record.dtype}" if known and " " not in record.dtype else record.dtype
 
 

@@ -12,7 +12,7 @@ of bfloat16. Such values end in zero bits.
 import numpy as np
 
 from firstdrift.metrics.dtypes import Array
-from firstdrift.model.tensor import UNIT_ROUNDOFF
+from firstdrift.model.tensor import ROUNDING
 
 _FEWEST = 8
 _LOOKED_AT_FIRST = 64
@@ -32,5 +32,5 @@ def stored_roundoff(array: Array) -> float:
     if (bits[:_LOOKED_AT_FIRST] & _BELOW_FLOAT16).any() or (bits & _BELOW_FLOAT16).any():
         return 0.0
     if (bits & _BELOW_BFLOAT16).any():
-        return UNIT_ROUNDOFF["float16"]
-    return UNIT_ROUNDOFF["bfloat16"] if (bits & _LAST_OF_BFLOAT16).any() else 0.0
+        return ROUNDING["float16"]
+    return ROUNDING["bfloat16"] if (bits & _LAST_OF_BFLOAT16).any() else 0.0

@@ -193,39 +193,42 @@ QUANTISED = "quantised "
 FOUR_DECIMALS: Final = " to 4 decimals"
 """Ends the dtype of numbers that were printed so: "float16 to 4 decimals"."""
 
-UNIT_ROUNDOFF: dict[str, float] = {
+UNIT_ROUNDOFF: Final[dict[str, float]] = {
     "float64": 2.0**-53,
     "float32": 2.0**-24,
     "float16": 2.0**-11,
-    "bfloat16": 2.0**-9,
+    "bfloat16": 2.0**-8,
     "float8_e4m3fn": 2.0**-4,
     "float8_e5m2": 2.0**-3,
     "float4_e2m1fn": 2.0**-2,
     "complex64": 2.0**-24,
     "complex128": 2.0**-53,
-    f"float64{FOUR_DECIMALS}": 2.0**-53,
-    f"float32{FOUR_DECIMALS}": 2.0**-24,
-    f"float16{FOUR_DECIMALS}": 2.0**-11,
-    f"bfloat16{FOUR_DECIMALS}": 2.0**-9,
+}
+"""Largest relative error of rounding a number to nearest, by dtype: half the machine epsilon."""
+
+_HALVED: Final = {**UNIT_ROUNDOFF, "bfloat16": 2.0**-9}
+
+ROUNDING: Final[dict[str, float]] = {
+    **_HALVED,
+    **{f"{dtype}{FOUR_DECIMALS}": _HALVED[dtype] for dtype in ("float64", "float32", "float16", "bfloat16")},
     f"{QUANTISED}int8": 2.0**-7,
     f"{QUANTISED}uint8": 2.0**-7,
     f"{QUANTISED}int4": 2.0**-3,
     f"{QUANTISED}float8_e4m3fn": 2.0**-4,
     f"{QUANTISED}float8_e5m2": 2.0**-3,
 }
-"""The size of one rounding, in which errors are counted, by dtype: the largest relative error of rounding to
-nearest (half the spacing at 1). Of bfloat16 it is half of that, 2^-9 for 2^-8: the thresholds of the verdict
-were chosen with it, and near it lies the root mean square of such roundings.
+"""The size of one rounding, in which errors are counted, by dtype: the unit roundoff.
 
-Whole numbers with a scale have no such limit: theirs is one step, relative to the largest of them, near
-which the root mean square of their errors lies for weights with some outliers.
+Of bfloat16 it is half of that: the thresholds of the verdict were chosen with it, and near it lies the root
+mean square of such roundings. Whole numbers with a scale have no unit roundoff: theirs is one step, relative
+to the largest of them, near which the root mean square of their errors lies for weights with some outliers.
 """
 
 UNDERFLOW: Final[dict[str, float]] = {
     "float16": 2.0**-25,
     "float8_e4m3fn": 2.0**-10,
     "float8_e5m2": 2.0**-17,
-    **dict.fromkeys((dtype for dtype in UNIT_ROUNDOFF if dtype.endswith(FOUR_DECIMALS)), 0.5e-4),
+    **dict.fromkeys((dtype for dtype in ROUNDING if dtype.endswith(FOUR_DECIMALS)), 0.5e-4),
 }
 """Largest absolute error of rounding a number to nearest, however small, by dtype (half the least number).
 
@@ -251,12 +254,12 @@ def possible_shapes(record: TensorRecord) -> tuple[tuple[int, ...], ...]:
 
 def is_floating(dtype: str) -> bool:
     """Tell whether a dtype holds fractions, so that rounding is to be expected of it."""
-    return dtype in UNIT_ROUNDOFF or dtype.startswith(("float", "bfloat", "complex"))
+    return dtype in ROUNDING or dtype.startswith(("float", "bfloat", "complex"))
 
 
 def coarsest_roundoff(*dtypes: str) -> float:
-    """Return the largest unit roundoff among dtypes; float32's where none is a floating dtype."""
-    return max(known(map(UNIT_ROUNDOFF.get, dtypes)), default=UNIT_ROUNDOFF["float32"])
+    """Return the largest rounding among dtypes; float32's where none is a floating dtype."""
+    return max(known(map(ROUNDING.get, dtypes)), default=ROUNDING["float32"])
 
 
 def shared_location(locations: Sequence[DataLocation], axis: int | None) -> DataLocation:

@@ -22,7 +22,7 @@ from firstdrift.matching.plan import Joining, SlicePlan, TensorPair
 from firstdrift.metrics.digests import is_xor, measure_digests
 from firstdrift.metrics.measurement import Measurement, MeasurementKind
 from firstdrift.metrics.statistics import statistic_that_differs
-from firstdrift.model.tensor import UNIT_ROUNDOFF, DataLocation, Sharding, TensorRecord
+from firstdrift.model.tensor import ROUNDING, DataLocation, Sharding, TensorRecord
 from firstdrift.verdict.bit_count import BitCount
 from firstdrift.verdict.fixed_thresholds import STATISTICS_ROUNDING
 from firstdrift.verdict.judgement import PairJudgement, Verdict
@@ -191,7 +191,7 @@ def _other_statistics(pair: TensorPair, error: PairError) -> Message | None:
     golden, target = pair.golden.statistics, pair.target.statistics
     # Those of parts were put together, with rounding; those of values were computed here.
     if golden is None or target is None or pair.is_joined:
-        rounding = STATISTICS_ROUNDING.value * UNIT_ROUNDOFF["float32"]
+        rounding = STATISTICS_ROUNDING.value * ROUNDING["float32"]
         return Message.of("bitwise.values") if (error.value or 0.0) > rounding else None
     name = statistic_that_differs(golden, target)
     if name is None:

@@ -18,7 +18,7 @@ from msgspec import Struct
 from firstdrift.metrics.measurement import Measurement, MeasurementKind, SideSummary
 from firstdrift.metrics.statistics import is_whole
 from firstdrift.model.node import Direction, NodeKind
-from firstdrift.model.tensor import UNIT_ROUNDOFF, Role
+from firstdrift.model.tensor import ROUNDING, Role
 from firstdrift.verdict.added_inside import added_inside, explained_by_added
 from firstdrift.verdict.case import Case, Progress, case_of
 from firstdrift.verdict.classes import ENTERED, ClassRule, rule_of
@@ -83,7 +83,7 @@ class Classification(Struct):
     first_origin: int | None = None
     input_row: int | None = None
     input_pair: int | None = None
-    roundoff: float = UNIT_ROUNDOFF["float32"]
+    roundoff: float = ROUNDING["float32"]
     given: float = 0.0
     weak: frozenset[int] = frozenset()
 

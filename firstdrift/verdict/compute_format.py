@@ -3,7 +3,7 @@
 A float32 model may run its products in TF32 (GPU), HF32 (NPU) or bfloat16: healthy, but 4 to 5
 decimal digits coarser than float32 promises. Nothing in a dump says so. The first products of the
 network show it: the inputs of at least one agree to float32, and all outputs are off by a like, coarse,
-amount. Of statistics, which are lower bounds, even 32 unit roundoffs are coarse. Devices set the format of
+amount. Of statistics, which are lower bounds, even 32 roundings are coarse. Devices set the format of
 convolutions apart from that of other products, so each kind is asked by itself, and the coarser one counts.
 
 | format   | one rounding  | relative L2 of a product with equal inputs |
@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from firstdrift.matching.plan import SlicePlan
 from firstdrift.metrics.measurement import Measurement
 from firstdrift.model.node import Direction
-from firstdrift.model.tensor import UNIT_ROUNDOFF, Role
+from firstdrift.model.tensor import ROUNDING, Role
 from firstdrift.operators.kinds import OpKind
 from firstdrift.operators.properties import is_product, may_be_product
 from firstdrift.verdict.fixed_thresholds import (
@@ -33,9 +33,9 @@ from firstdrift.verdict.fixed_thresholds import (
 from firstdrift.verdict.row_errors import RowErrors
 from firstdrift.verdict.tree import TreeRow, kind_of_row
 
-_EXACT = EXACT_INPUTS.value * UNIT_ROUNDOFF["float32"]
-_COARSE = COARSE_OUTPUT.value * UNIT_ROUNDOFF["float32"]
-_FORMATS = (2.0**-11, UNIT_ROUNDOFF["bfloat16"])
+_EXACT = EXACT_INPUTS.value * ROUNDING["float32"]
+_COARSE = COARSE_OUTPUT.value * ROUNDING["float32"]
+_FORMATS = (2.0**-11, ROUNDING["bfloat16"])
 
 
 def compute_roundoff(rows: Sequence[TreeRow], errors: Sequence[RowErrors]) -> float:
@@ -75,7 +75,7 @@ def _is_float32_product(row: TreeRow, error: RowErrors) -> bool:
     if row.direction is Direction.BACKWARD or row.last > row.index:
         return False
     is_known = error.output is not None and error.input is not None
-    return is_known and error.roundoff == UNIT_ROUNDOFF["float32"] and _is_product(row)
+    return is_known and error.roundoff == ROUNDING["float32"] and _is_product(row)
 
 
 def _has_exact_inputs(error: RowErrors) -> bool:

@@ -16,7 +16,7 @@ from firstdrift.metrics.measurement import Measurement, MeasurementKind
 from firstdrift.model.names import with_direction
 from firstdrift.model.node import Direction, NodeKind
 from firstdrift.model.slice import Coordinates
-from firstdrift.model.tensor import UNIT_ROUNDOFF, Role
+from firstdrift.model.tensor import ROUNDING, Role
 from firstdrift.parallel.point_to_point import is_communication
 from firstdrift.verdict.baseline import QUIET, Noise
 from firstdrift.verdict.compute_format import compute_roundoff, stored_roundoff
@@ -314,7 +314,7 @@ class Evidence:
     def unit_of(self, pair: int, otherwise: float) -> float:
         """Return the unit roundoff of the golden dtype of a pair; of no floating dtype, another."""
         dtype = self.plan.pairs[pair].golden.dtype
-        return self.limits.roundoff(dtype) if dtype in UNIT_ROUNDOFF else otherwise
+        return self.limits.roundoff(dtype) if dtype in ROUNDING else otherwise
 
 
 def _on_both_sides(row: TreeRow) -> str:

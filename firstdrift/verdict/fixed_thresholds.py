@@ -43,7 +43,7 @@ COARSE_OUTPUT: Final = FixedThreshold(
 )
 ALIKE_PRODUCTS: Final = FixedThreshold(
     16,
-    "unit roundoffs of the coarse format",
+    "roundings of the coarse format",
     "Products after the first coarse one are off by at most so much; after a fault, by more.",
     "Coarse products",
 )
@@ -55,7 +55,7 @@ LOOKED_AT: Final = FixedThreshold(
 )
 SUM_ROUNDINGS: Final = FixedThreshold(
     8,
-    "unit roundoffs of the dtype",
+    "roundings of the dtype",
     "The mean of a sum is off from the sum of the means by at most so much, over the root of the size.",
     "Sums",
 )
@@ -125,7 +125,7 @@ STATISTICS_ROUNDING: Final = FixedThreshold(
 )
 NEAR_FORMAT: Final = FixedThreshold(
     2,
-    "unit roundoffs of the coarse format",
+    "roundings of the coarse format",
     "Products that are off by less were computed in that format.",
     "Coarse products",
 )

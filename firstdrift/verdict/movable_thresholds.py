@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from firstdrift.errors import SettingsError
 from firstdrift.groups import fields_of
-from firstdrift.model.tensor import UNIT_ROUNDOFF
+from firstdrift.model.tensor import ROUNDING
 from firstdrift.wording.message import Message
 
 _ROUNDOFF: Final = "roundoff_"
@@ -25,8 +25,8 @@ _ROUNDOFF: Final = "roundoff_"
 class Thresholds(Struct, frozen=True, omit_defaults=True):
     """What errors are held against; `ABOUT` says of each what it means.
 
-    Those without a prefix are of the rule set `firstdrift`; "roundings" are unit roundoffs of the coarser
-    of the dtypes.
+    Those without a prefix are of the rule set `firstdrift`; "roundings" are `ROUNDING` of the coarser of the
+    dtypes.
     """
 
     factor: float = 3.0
@@ -47,12 +47,12 @@ class Thresholds(Struct, frozen=True, omit_defaults=True):
     drift_least: float = 1e-3
     drift_most: float = 0.5
     excess: float = 2.0
-    roundoff_float64: float = UNIT_ROUNDOFF["float64"]
-    roundoff_float32: float = UNIT_ROUNDOFF["float32"]
-    roundoff_float16: float = UNIT_ROUNDOFF["float16"]
-    roundoff_bfloat16: float = UNIT_ROUNDOFF["bfloat16"]
-    roundoff_float8_e4m3fn: float = UNIT_ROUNDOFF["float8_e4m3fn"]
-    roundoff_float8_e5m2: float = UNIT_ROUNDOFF["float8_e5m2"]
+    roundoff_float64: float = ROUNDING["float64"]
+    roundoff_float32: float = ROUNDING["float32"]
+    roundoff_float16: float = ROUNDING["float16"]
+    roundoff_bfloat16: float = ROUNDING["bfloat16"]
+    roundoff_float8_e4m3fn: float = ROUNDING["float8_e4m3fn"]
+    roundoff_float8_e5m2: float = ROUNDING["float8_e5m2"]
     msprobe_norm_in: float = 0.1
     msprobe_norm_out: float = 0.5
     msprobe_norm_growth: float = 10.0
@@ -67,7 +67,7 @@ class Thresholds(Struct, frozen=True, omit_defaults=True):
 
     def roundoff(self, *dtypes: str) -> float:
         """Return the coarsest unit roundoff among dtypes; float32's where none is a floating dtype."""
-        known = [self._roundoff_of(dtype) for dtype in dtypes if dtype in UNIT_ROUNDOFF]
+        known = [self._roundoff_of(dtype) for dtype in dtypes if dtype in ROUNDING]
         return max(known, default=self.roundoff_float32)
 
     def drift(self, roundoff: float) -> float:
@@ -76,7 +76,7 @@ class Thresholds(Struct, frozen=True, omit_defaults=True):
 
     def _roundoff_of(self, dtype: str) -> float:
         name = _ROUNDOFF_OF.get(dtype)
-        found: float = UNIT_ROUNDOFF[dtype] if name is None else getattr(self, name)
+        found: float = ROUNDING[dtype] if name is None else getattr(self, name)
         return found
 
     def moved(self) -> dict[str, float]:
@@ -91,7 +91,7 @@ class Thresholds(Struct, frozen=True, omit_defaults=True):
 _SAME_ROUNDOFF: Final = {"complex64": "float32", "complex128": "float64"}
 _ROUNDOFF_OF: Final = {
     dtype: name
-    for dtype in UNIT_ROUNDOFF
+    for dtype in ROUNDING
     if (name := _ROUNDOFF + _SAME_ROUNDOFF.get(dtype, dtype)) in Thresholds.__struct_fields__
 }
 """Which threshold says how a dtype rounds."""

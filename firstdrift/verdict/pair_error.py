@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from firstdrift.matching.plan import TensorPair
 from firstdrift.metrics.measurement import Measurement, MeasurementKind, PairErrors, StatisticDifferences
-from firstdrift.model.tensor import UNDERFLOW, UNIT_ROUNDOFF, Role, is_floating
+from firstdrift.model.tensor import ROUNDING, UNDERFLOW, Role, is_floating
 from firstdrift.verdict.fixed_thresholds import STATISTICS_ROUNDING
 from firstdrift.verdict.movable_thresholds import DEFAULTS
 from firstdrift.wording.message import Message
@@ -146,4 +146,4 @@ def _rounding_of_statistics(measurement: Measurement) -> float:
     Tools record them in float32; where one side has data, its statistics are exact.
     """
     counted = [side is not None and side.nan is not None for side in (measurement.golden, measurement.target)]
-    return STATISTICS_ROUNDING.value * UNIT_ROUNDOFF["float32"] if any(counted) else 0.0
+    return STATISTICS_ROUNDING.value * ROUNDING["float32"] if any(counted) else 0.0

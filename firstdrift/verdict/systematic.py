@@ -20,7 +20,7 @@ from msgspec import Struct
 
 from firstdrift.matching.plan import SlicePlan, TensorPair
 from firstdrift.metrics.measurement import Measurement, SideSummary
-from firstdrift.model.tensor import UNIT_ROUNDOFF
+from firstdrift.model.tensor import ROUNDING
 from firstdrift.verdict.fixed_thresholds import (
     BEYOND_LEVEL,
     BITS_LEFT,
@@ -34,7 +34,7 @@ from firstdrift.verdict.rule import Rule
 from firstdrift.wording.message import Message
 
 _PLACE: Final = "Systematic differences"
-_SAME: Final = STATISTICS_ROUNDING.value * UNIT_ROUNDOFF["float32"]
+_SAME: Final = STATISTICS_ROUNDING.value * ROUNDING["float32"]
 
 
 class SystematicRule(Rule, frozen=True, kw_only=True):
@@ -183,12 +183,12 @@ def _rounded(among: _Among) -> SystematicWeights | None:
             having = list(filter(_has_other_ends, fitting))
             if among.nearly_all(having):
                 said = Message.of(f"systematic.rounded_{side}", dtype=one.name, **among.amount(having))
-                return _found(ROUNDED, said, max(UNIT_ROUNDOFF[one.name], _middle(having)), fitting)
+                return _found(ROUNDED, said, max(ROUNDING[one.name], _middle(having)), fitting)
     return None
 
 
 def _is_rounded(weight: Weight, to: _Format, side: str) -> bool:
-    if weight.roundoff >= UNIT_ROUNDOFF[to.name]:  # its dtype says so already
+    if weight.roundoff >= ROUNDING[to.name]:  # its dtype says so already
         return False
     ends = _ends(weight.measured)
     if side == "golden":

@@ -10,7 +10,7 @@ from typing import Final
 
 from firstdrift.metrics.measurement import MeasurementKind
 from firstdrift.model.node import Direction, NodeKind
-from firstdrift.model.tensor import UNIT_ROUNDOFF
+from firstdrift.model.tensor import ROUNDING
 from firstdrift.operators.kinds import ErrorModel
 from firstdrift.verdict.classify import Classification
 from firstdrift.verdict.dropouts import dropouts_of, in_dropouts
@@ -38,7 +38,7 @@ def _found(evidence: Evidence) -> Iterator[tuple[SystematicRule, Message]]:
     if weights is not None:
         yield weights.rule, weights.said
     elif evidence.coarse_products > evidence.stored:
-        is_bfloat16 = evidence.coarse_products >= UNIT_ROUNDOFF["bfloat16"]
+        is_bfloat16 = evidence.coarse_products >= ROUNDING["bfloat16"]
         yield PRODUCTS, Message.of("systematic.products", format="bfloat16" if is_bfloat16 else "TF32, HF32")
     said = in_dropouts(dropouts_of(evidence))
     if said is not None:

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Self
 
-from firstdrift.model.tensor import UNIT_ROUNDOFF
+from firstdrift.model.tensor import ROUNDING
 from firstdrift.verdict.movable_thresholds import DEFAULTS, Thresholds
 from firstdrift.wording.message import Message
 
@@ -88,6 +88,6 @@ def threshold(metric: str, roundoff: float, limits: Thresholds = DEFAULTS) -> Th
         meaning = Message.of("metric_limit.msit_above", limit=limits.msit_cosine)
         return Threshold(limits.msit_cosine, meaning)
     if metric == "kl_divergence":
-        limit = limits.msit_kl_bfloat16 if roundoff == UNIT_ROUNDOFF["bfloat16"] else limits.msit_kl
+        limit = limits.msit_kl_bfloat16 if roundoff == ROUNDING["bfloat16"] else limits.msit_kl
         return Threshold(limit, Message.of("metric_limit.msit_below", limit=limit))
     return None

@@ -39,7 +39,7 @@ class Range(Struct, frozen=True):
 def confined(sample: Sample, roundoff: float) -> Range | None:
     """Find the smallest range of one dimension in which the difference lies; None if it is all over.
 
-    Less than a few unit roundoffs of the coarser of the two formats is no fault.
+    Less than a few roundings of the coarser of the two formats is no fault.
     """
     axes = (axis for axis, size in enumerate(sample.shape) if size >= _FEWEST)
     found = filter(None, (_range(axis, along(sample, axis), roundoff) for axis in axes))

@@ -19,7 +19,7 @@ import numpy as np
 from firstdrift.metrics.closeup.hint import Hint, HintKind
 from firstdrift.metrics.closeup.sample import Sample
 from firstdrift.metrics.dtypes import Floats
-from firstdrift.model.tensor import UNIT_ROUNDOFF
+from firstdrift.model.tensor import ROUNDING
 from firstdrift.wording.message import Message
 from firstdrift.wording.phrases import side_named
 
@@ -39,13 +39,13 @@ _NEARLY_ALL: Final = 0.999
 _LOOKED_AT_FIRST: Final = 4096
 _FEWEST_CHANGED: Final = 0.05
 _LEAST, _MOST = 1 / 8, 4.0
-"""Relative L2 error of a rounding, in unit roundoffs of a coarser format than that of the tensors."""
+"""Relative L2 error of a rounding, in roundings of a coarser format than that of the tensors."""
 
 _GATHERED: Final = 32.0
 """Likewise in the format of the tensors: operators gather its roundings; and it may be any less."""
 
 _FARTHEST: Final = 256.0
-"""No single element is farther off than so many unit roundoffs of itself, or of the root mean square."""
+"""No single element is farther off than so many roundings of itself, or of the root mean square."""
 
 
 def exactly_rounded(sample: Sample) -> Hint | None:
@@ -80,7 +80,7 @@ def like_rounding(sample: Sample, error: float, roundoff: float) -> Hint | None:
     with np.errstate(all="ignore"):
         farthest = float(np.max(np.where(distance > 0, distance / scale, 0.0)))
     for own, computed in _COMPUTED.items():
-        unit = UNIT_ROUNDOFF[own]
+        unit = ROUNDING[own]
         formats, least, most = computed, _LEAST * unit, _MOST * unit
         if unit == roundoff:
             formats, least, most = (own,), 0.0, _GATHERED * unit

@@ -3,6 +3,7 @@
 import math
 from pathlib import Path
 
+import ml_dtypes
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -12,7 +13,7 @@ from messages import gaps_of, like
 from firstdrift.catalogue.codec import from_text, to_text
 from firstdrift.errors import SettingsError
 from firstdrift.model.slice import Coordinates
-from firstdrift.model.tensor import UNIT_ROUNDOFF, coarsest_roundoff
+from firstdrift.model.tensor import ROUNDING, UNIT_ROUNDOFF, coarsest_roundoff
 from firstdrift.verdict import fixed_thresholds
 from firstdrift.verdict.baseline import Noise, noise_of
 from firstdrift.verdict.findings import conclude, judge_after
@@ -27,7 +28,7 @@ from firstdrift.verdict.movable_thresholds import (
 )
 
 DOCUMENTED = Path(__file__).parents[3] / "docs" / "verdict.md"
-U32 = UNIT_ROUNDOFF["float32"]
+U32 = ROUNDING["float32"]
 LINEAR = "Functional.linear.0.forward"
 BEFORE = Call("Functional.silu.0.forward", inputs=[0.0], outputs=[0.0])
 
@@ -78,7 +79,13 @@ def test_defaults_change_nothing(rules: str) -> None:
     assert plain.limits == DEFAULTS
 
 
-@given(st.sampled_from([*UNIT_ROUNDOFF, "int64", ""]), st.sampled_from([*UNIT_ROUNDOFF, "bool"]))
+@pytest.mark.parametrize("dtype", UNIT_ROUNDOFF)
+def test_the_unit_roundoff_is_half_the_machine_epsilon(dtype: str) -> None:
+    assert UNIT_ROUNDOFF[dtype] == float(ml_dtypes.finfo(dtype).eps) / 2.0
+    assert ROUNDING[dtype] == UNIT_ROUNDOFF[dtype] / (2.0 if dtype == "bfloat16" else 1.0)
+
+
+@given(st.sampled_from([*ROUNDING, "int64", ""]), st.sampled_from([*ROUNDING, "bool"]))
 def test_roundoffs_are_those_of_the_dtypes(golden: str, target: str) -> None:
     assert DEFAULTS.roundoff(golden, target) == coarsest_roundoff(golden, target)
 

@@ -12,13 +12,13 @@ from messages import gaps_of
 
 from firstdrift.metrics.closeup.hint import Hint, HintKind
 from firstdrift.metrics.closeup.look import look_closely
-from firstdrift.model.tensor import UNIT_ROUNDOFF
+from firstdrift.model.tensor import ROUNDING
 from firstdrift.wording.message import Message
 from firstdrift.wording.phrases import side_named
 
 BF16 = np.dtype(ml_dtypes.bfloat16)
 FP8 = ml_dtypes.float8_e4m3fn
-SINGLE = UNIT_ROUNDOFF["float32"]
+SINGLE = ROUNDING["float32"]
 
 
 def normal(*shape: int, seed: int = 0) -> np.ndarray:
@@ -130,7 +130,7 @@ def test_a_fault_is_named_through_rounding(fault: str, seed: int) -> None:
         "moved": np.roll(golden, 1, 0),
         "head": changed(golden, (..., slice(128, 192)), lambda part: part * 1.5),
     }[fault].astype(BF16)
-    first = asked(golden, target, UNIT_ROUNDOFF["bfloat16"], heads=14)
+    first = asked(golden, target, ROUNDING["bfloat16"], heads=14)
     assert len(first) == (2 if fault == "head" else 1)
     if fault == "scaled":
         assert gaps_of(first[0].says, "hint.times")["factor"] == approx(1.9, rel=1e-3)
@@ -177,7 +177,7 @@ def test_healthy_rounding_is_called_rounding_and_nothing_else(
         b[:, 7] *= 40
         a[0] *= 25
     golden, target = product(a, b), product(a, b, dtype)
-    (hint,) = asked(golden, target, UNIT_ROUNDOFF[words])
+    (hint,) = asked(golden, target, ROUNDING[words])
     assert hint.kind is HintKind.ROUNDED
     assert hint.says == Message.of("hint.like_rounding", formats=(words,))
 
@@ -216,7 +216,7 @@ def test_a_large_tensor_is_asked_too_and_the_worst_row_is_among_what_is_seen() -
 
 
 @settings(deadline=None)
-@given(pairs(), st.sampled_from([SINGLE, UNIT_ROUNDOFF["bfloat16"]]))
+@given(pairs(), st.sampled_from([SINGLE, ROUNDING["bfloat16"]]))
 def test_whatever_the_values_are_there_is_an_answer(
     pair: tuple[np.ndarray, np.ndarray], roundoff: float
 ) -> None:
