@@ -11,7 +11,7 @@ against that order, and shows a fault in it.
 from collections.abc import Iterator, Sequence
 from itertools import islice
 from math import prod
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from msgspec.structs import replace
 
@@ -22,7 +22,7 @@ from firstdrift.wording.message import Message
 from firstdrift.wording.phrases import ranks_named
 
 if TYPE_CHECKING:
-    from firstdrift.metrics.dtypes import Array
+    import numpy.typing as npt
 
 _MOST_VALUES: Final = 2**22
 """Values of a tensor up to which it is looked at."""
@@ -95,7 +95,7 @@ def _is_dealt(shards: Shards, whole: TensorRecord) -> bool:
     return not _are_equal(laid, other) and _are_equal(dealt, other)
 
 
-def _are_equal(one: "Array", other: "Array") -> bool:
+def _are_equal(one: "npt.NDArray[Any]", other: "npt.NDArray[Any]") -> bool:
     import numpy as np
 
     return bool(np.linalg.norm(one - other) <= _EQUAL * np.linalg.norm(other))
