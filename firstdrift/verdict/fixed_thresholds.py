@@ -231,8 +231,3 @@ LEAST_COVERED: Final = FixedThreshold(
     "So many of those that there are to compare were compared where two runs are said to agree.",
     "What was compared",
 )
-
-FIXED_THRESHOLDS: Final = {
-    name.lower(): value for name, value in list(globals().items()) if isinstance(value, FixedThreshold)
-}
-"""All of them by name."""

@@ -14,7 +14,6 @@ from firstdrift.catalogue.codec import from_text, to_text
 from firstdrift.errors import SettingsError
 from firstdrift.model.slice import Coordinates
 from firstdrift.model.tensor import ROUNDING, UNIT_ROUNDOFF, coarsest_roundoff
-from firstdrift.verdict import fixed_thresholds
 from firstdrift.verdict.baseline import Noise, noise_of
 from firstdrift.verdict.findings import conclude, judge_after
 from firstdrift.verdict.judge import RULES
@@ -50,16 +49,6 @@ def judged(
 
 def faulty(error: float, given: float = 0.0) -> MadePair:
     return make(BEFORE, Call(LINEAR, inputs=[given], outputs=[error]))
-
-
-def test_every_number_that_nobody_moves_stands_in_the_table() -> None:
-    declared = {
-        name.lower(): value
-        for name, value in vars(fixed_thresholds).items()
-        if isinstance(value, fixed_thresholds.FixedThreshold)
-    }
-    assert declared == fixed_thresholds.FIXED_THRESHOLDS
-    assert "least_covered" in declared
 
 
 def test_every_threshold_is_described_bounded_and_documented() -> None:
