@@ -74,11 +74,11 @@ def pair_slices(golden: Dump, target: Dump, rules: MatchingRules, read: Read | N
     """
     require_chosen_slices(golden, target, rules)
     sides, missing, notes = _of_one_model((golden, target), rules, read)
-    together = (
-        [] if read is None or missing is not None else _of_one_token(sides, (golden, target), rules, read)
-    )
-    if together:
-        return _pairing_of_passes(sides, together)
+    if read is not None and missing is None:
+        together, too_many = _of_one_token(sides, (golden, target), rules, read)
+        if together:
+            return _pairing_of_passes(sides, together)
+        notes += too_many
     keys = _keys_of_sides(sides, rules, missing)
     keys, assumed, ambiguous = _unify(keys, rules)
     pairs, ordered = _pair_by_key(sides, keys)
@@ -117,16 +117,16 @@ def _of_one_model(
 
 def _of_one_token(
     sides: Sides, dumps: tuple[Dump, Dump], rules: MatchingRules, read: Read
-) -> list[tuple[SliceListing, SliceListing]]:
+) -> tuple[list[tuple[SliceListing, SliceListing]], Messages]:
     """Return which passes hold the same tokens, unless a person said which are compared."""
     ranks = [{listing.coordinates.rank for listing in side} for side in sides]
     if max(map(len, ranks)) > 1 or rules.token_offset or (rules.step, rules.token) != (None, None):
-        return []
+        return [], ()
     ordered = [sorted(side, key=lambda listing: listing.coordinates.sort_key()) for side in sides]
     try:
         return passes_of_one_token((ordered[0], ordered[1]), lambda side, one: read(dumps[side], one))
     except DumpUnreadableError:
-        return []  # a damaged slice spoils itself alone, as it is read again
+        return [], ()  # a damaged slice spoils itself alone, as it is read again
 
 
 def _pairing_of_passes(sides: Sides, together: list[tuple[SliceListing, SliceListing]]) -> SlicePairing:

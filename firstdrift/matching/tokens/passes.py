@@ -14,10 +14,12 @@ from typing import TypeAlias
 from msgspec.structs import replace
 
 from firstdrift.groups import not_in
+from firstdrift.matching.plan import Messages
 from firstdrift.matching.tokens.given import Given, Recorded, read_recorded, readings
 from firstdrift.matching.tokens.thresholds import MOST_PASSES
 from firstdrift.matching.tokens.tree import TokenTree
 from firstdrift.model.slice import Slice, SliceListing
+from firstdrift.wording.message import Message
 
 Sides: TypeAlias = tuple[Sequence[SliceListing], Sequence[SliceListing]]
 """The golden and the target slices."""
@@ -29,31 +31,35 @@ Together: TypeAlias = tuple[SliceListing, SliceListing]
 """A golden and a target slice that are compared."""
 
 
-def passes_of_one_token(sides: Sides, read: Callable[[int, SliceListing], Slice]) -> list[Together]:
+def passes_of_one_token(
+    sides: Sides, read: Callable[[int, SliceListing], Slice]
+) -> tuple[list[Together], Messages]:
     """Return which passes hold the same tokens, those that share some laid one after the other.
 
     Nothing is returned where the first passes were given the same, or each has a token that the other run
-    lacks: then passes are what their numbers say.
+    lacks: then passes are what their numbers say. So they are where there are too many, which is said.
 
     Args:
         sides: the slices of both dumps.
         read: reads a slice of the golden dump (0) or of the target (1).
     """
     most = max(map(len, sides))
-    if not all(sides) or not 1 < most <= MOST_PASSES or any(one.parts for one in chain(*sides)):
-        return []
+    if not all(sides) or most == 1 or any(one.parts for one in chain(*sides)):
+        return [], ()
     firsts = [read_recorded(read(at, side[0]).nodes) for at, side in enumerate(sides)]
     if not all(firsts) or firsts[0][0].ids == firsts[1][0].ids:
-        return []
+        return [], ()
+    if most > MOST_PASSES:
+        return [], (Message.of("matching.note.many_passes", passes=most, most=MOST_PASSES),)
     recorded = [_recorded(side, partial(read, at)) for at, side in enumerate(sides)]
     if [*map(len, recorded)] != [*map(len, sides)]:
-        return []
+        return [], ()
     ways = product(*map(_in_all, recorded))
     found = ([*_groups(_shared(_held(given)))] for given in ways)
     return [
         (_laid(sides[0], recorded[0], golden), _laid(sides[1], recorded[1], target))
         for golden, target in next(filter(None, found), ())
-    ]
+    ], ()
 
 
 def _recorded(side: Sequence[SliceListing], read: Callable[[SliceListing], Slice]) -> list[Recorded]:

@@ -16,7 +16,9 @@ from firstdrift.matching.plan import SlicePlan, TensorPair
 from firstdrift.matching.tensors import TensorPairing
 from firstdrift.matching.tokens.aligned import aligned, exchanges_sequences
 from firstdrift.matching.tokens.given import Recorded, surest
+from firstdrift.matching.tokens.passes import passes_of_one_token
 from firstdrift.matching.tokens.rows import CommonRows, common_rows
+from firstdrift.matching.tokens.thresholds import MOST_PASSES
 from firstdrift.matching.tree import build_tree
 from firstdrift.model.node import Direction, Node, NodeKind
 from firstdrift.model.slice import Coordinates, Slice, SliceListing
@@ -239,6 +241,16 @@ def test_statistics_hold_of_sequences_that_are_only_exchanged(tmp_path: Path, is
     assert pair.incomparable is pair.golden.problem is None
     assert pair.golden.statistics == golden.statistics
     assert (pair.golden.digest, pair.tokens) == (None, ())
+
+
+@pytest.mark.parametrize(("target", "said"), [([5, 7], ["matching.note.many_passes"]), (FLAT, [])])
+def test_passes_that_are_too_many_to_be_read_are_said_to_go_by_their_numbers(
+    tmp_path: Path, target: list[int], said: list[str]
+) -> None:
+    slices = run(tmp_path, FLAT), run(tmp_path, target)
+    listings = [LISTING] * (MOST_PASSES + 1)
+    together, notes = passes_of_one_token((listings, listings), lambda side, _: slices[side])
+    assert (together, [note.id for note in notes]) == ([], said)
 
 
 def test_rows_that_are_not_there_are_said_to_be_missing(tmp_path: Path) -> None:
