@@ -14,14 +14,15 @@ were given other numbers of rows, as many in all.
 
 import math
 import re
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
 from typing import NamedTuple, TypeAlias
 
 from msgspec import Struct
 
-from firstdrift.groups import gathered, known
+from firstdrift.groups import firsts, gathered, known
 from firstdrift.matching.plan import Joining, SlicePlan, TensorPair
 from firstdrift.metrics.measurement import Measurement, MeasurementKind, SideSummary
 from firstdrift.model.node import Direction, NodeKind
@@ -215,12 +216,9 @@ class _Search:
 
     def _run_other_experts(self, calls: Sequence[TreeRow]) -> bool:
         """Tell whether a call is given the weights that another one has on the golden side."""
-        given = [(at, self.measurements[at]) for one in calls for at in self._weights_of(one)]
-        return any(
-            not _are_alike(own.golden, own.target)
-            and any(_are_alike(other.golden, own.target) for place, other in given if place != at)
-            for at, own in given
-        )
+        given = [self.measurements[at] for one in calls for at in self._weights_of(one)]
+        others = known(own.target for own in given if not _are_alike(own.golden, own.target))
+        return any_alike(known(own.golden for own in given), others)
 
     def _weights_of(self, row: TreeRow) -> Iterator[int]:
         positions = parameter_positions(last_part(row.type_name))
@@ -305,6 +303,29 @@ def _went_elsewhere(given: Sequence[_Given], *, renumbered: bool) -> bool:
 
 def _takes_weights(row: TreeRow) -> bool:
     return bool(parameter_positions(last_part(row.type_name)))
+
+
+def any_alike(sides: Sequence[SideSummary], others: Sequence[SideSummary]) -> bool:
+    """Tell whether one of some tensors has the same statistics as one of others, within the rounding of them.
+
+    Those that have are neighbours in the order of norms, so that only these are held against each other.
+    """
+    told = sorted(
+        (side.norm, at)
+        for at, side in enumerate(sides)
+        if side.norm is not None and not math.isnan(side.norm)
+    )
+    untold = [side for side in sides if side.norm is None]
+    norms = firsts(told)
+    for other in others:
+        near: Iterable[SideSummary] = sides
+        if other.norm is not None:
+            apart = 2 * SAME_WEIGHTS.value * abs(other.norm)
+            first, last = bisect_left(norms, other.norm - apart), bisect_right(norms, other.norm + apart)
+            near = chain((sides[at] for _, at in told[first:last]), untold)
+        if any(_are_alike(side, other) for side in near):
+            return True
+    return False
 
 
 def _are_alike(one: SideSummary | None, other: SideSummary | None) -> bool:

@@ -94,7 +94,7 @@ def pair_stacks(
     lists = work.golden.lists(), work.target.lists()
     work.pair(lists[1], lists[0], parts_are_golden=True)
     work.pair(lists[0], lists[1], parts_are_golden=False)
-    return work.golden.settle(work.first_new), work.target.settle(work.first_new)
+    return work.settle()
 
 
 class _Side(Struct):
@@ -105,6 +105,7 @@ class _Side(Struct):
         row_of: the match of each matched node.
         taken: tensors that are compared.
         left: tensors of matched nodes that are left over.
+        stacked: tensors that are compared as parts, or as the whole.
         paired: the nodes that have a partner as weights of experts.
     """
 
@@ -112,6 +113,7 @@ class _Side(Struct):
     row_of: dict[str, int]
     taken: set[Place]
     left: list[UnmatchedTensor]
+    stacked: set[Place] = set()
     paired: set[str] = set()
 
     def lists(self) -> Mapping[str, _List]:
@@ -128,6 +130,7 @@ class _Side(Struct):
         Returns:
             The nodes that have a partner, and the modules around them that hold nothing else.
         """
+        self.left[:] = [one for one in self.left if (one.node, one.record.label) not in self.stacked]
         for node in self.nodes:
             if node.name in self.paired:
                 row = self.row_of.get(node.name, -1)
@@ -145,9 +148,9 @@ class _Side(Struct):
         return (name for name in empty if (name, True) in inside and (name, False) not in inside)
 
     def take(self, places: set[Place]) -> None:
-        """Take what is compared now out of what was left over."""
+        """Take what is compared now."""
         self.taken |= places
-        self.left[:] = [tensor for tensor in self.left if tensor.place not in places]
+        self.stacked |= places
 
 
 def _enter(lists: defaultdict[str, _List], held: _Held) -> None:
@@ -170,6 +173,8 @@ class _Stacks:
         tensors: TensorPairing,
     ) -> None:
         self.matches, self.tensors, self.first_new = matches, tensors, len(matches)
+        self._made: list[TensorPair] = []
+        self._replaced: set[tuple[Place, Place]] = set()
         compared = [_places(pair) for pair in tensors.pairs if pair.incomparable is None]
         rows = _rows(match.golden for match in matches), _rows(match.target for match in matches)
         self.golden = _Side(golden, rows[0], set(firsts(compared)), tensors.unmatched_golden)
@@ -193,11 +198,15 @@ class _Stacks:
         row = self._row(parts, whole, parts_are_golden=parts_are_golden)
         self.golden.take(golden)
         self.target.take(target)
-        replaced = set(product(golden, target))
-        self.tensors.pairs[:] = [
-            pair for pair in self.tensors.pairs if pair.incomparable is None or _places(pair) not in replaced
-        ]
-        self.tensors.pairs.append(_stacked_pair(row, parts, whole, parts_are_golden=parts_are_golden))
+        self._replaced.update(product(golden, target))
+        self._made.append(_stacked_pair(row, parts, whole, parts_are_golden=parts_are_golden))
+
+    def settle(self) -> tuple[frozenset[str], frozenset[str]]:
+        """Put the new pairs in the place of others, and return the nodes of both sides that have one."""
+        pairs = self.tensors.pairs
+        pairs[:] = [one for one in pairs if one.incomparable is None or _places(one) not in self._replaced]
+        pairs += self._made
+        return self.golden.settle(self.first_new), self.target.settle(self.first_new)
 
     def _row(self, parts: Sequence[_Held], whole: _Held, *, parts_are_golden: bool) -> int:
         """Return the match that the pair belongs to: that of the whole, a new one, or one that it joins."""

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 from itertools import product
 from pathlib import Path
+from time import process_time
 
 import pytest
 import torch
@@ -12,7 +13,11 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from firstdrift import Report, compare
-from firstdrift.matching.plan import Joining, TensorPair
+from firstdrift.matching.fused.stacked_experts import pair_stacks
+from firstdrift.matching.plan import Joining, TensorPair, UnmatchedTensor
+from firstdrift.matching.tensors import TensorPairing
+from firstdrift.model.node import Direction, Node, NodeKind
+from firstdrift.model.tensor import Role, TensorRecord
 
 EXPERTS, HIDDEN, INNER, LAYERS = 4, 16, 12, 2
 Weights = Mapping[str, Tensor]
@@ -208,3 +213,24 @@ def test_statistics_of_parameters_in_dumps_are_held_against_each_other(tmp_path:
     assert bad is not None
     assert bad.target == "Module.model.layers.0.mlp.experts.Experts.forward.0"
     assert bad.tensor == "parameter.down_proj"
+
+
+def _weight(path: str, shape: tuple[int, ...]) -> Node:
+    record = TensorRecord(Role.PARAMETER, "weight", "float32", shape)
+    return Node(path, path, NodeKind.MODULE, "", Direction.NONE, 0, 0, None, (record,))
+
+
+def test_stacks_of_many_layers_take_no_time() -> None:
+    layers, names = range(600), ("gate_proj", "up_proj", "down_proj")
+    places = [f"model.layers.{layer}.mlp.experts" for layer in layers]
+    parts = [
+        _weight(f"{at}.{number}.{name}", (12, 16)) for at, number, name in product(places, range(8), names)
+    ]
+    wholes = [_weight(f"{at}.{name}", (8, 12, 16)) for at, name in product(places, names)]
+    tensors = TensorPairing()
+    tensors.unmatched_golden = [UnmatchedTensor(0, node.name, node.tensors[0]) for node in parts]
+    started = process_time()
+    pair_stacks(parts, wholes, [], tensors)
+    assert process_time() - started < 2.0
+    assert len(tensors.pairs) == len(wholes)
+    assert not tensors.unmatched_golden
