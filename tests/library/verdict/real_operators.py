@@ -126,6 +126,7 @@ OPERATORS: Final = {
     "flatten": Operator("Flatten", torch.flatten, "brw"),
     "repeat_interleave": Operator("repeat_interleave", lambda x: x.repeat_interleave(3, 0), "rw"),
     "dropout": Operator("dropout", lambda x: torch.where(_every_third(x), x / 0.9, 0.0), "rw"),
+    "dropout of channels": Operator("Dropout2d", lambda x: torch.where(_every_third(x), x / 0.9, 0.0), "rw"),
     "transpose": Operator("transpose", lambda x: x.transpose(0, 1), "rw"),
     "permute": Operator("permute", lambda x: x.permute(2, 0, 1), "brw"),
     "index_select": Operator("index_select", lambda x: x.index_select(0, _ids(3, x.shape[0])), "rw"),
