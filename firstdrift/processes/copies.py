@@ -12,6 +12,7 @@ import signal
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any, Final, Generic, NoReturn, TypeVar
 
@@ -22,7 +23,7 @@ from firstdrift.processes.apart import end_with_parent
 
 Found = TypeVar("Found")
 
-_LEFT_ALONE: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_HANDLED: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 _most_copies = 0
@@ -50,14 +51,16 @@ def share_work(
     """
     processes = min(_most_copies + 1, count)
     shares = [range(first, count, processes) for first in range(processes)]
-    copies = [_Copy(work, share, kind) for share in shares[1:]]
+    copies: list[_Copy[Found]] = []
     found: dict[int, Found] = {}
     try:
+        with suppress(OSError):  # there may be no more processes
+            copies.extend(_Copy(work, share, kind) for share in shares[1:])
         for at in shares[0] if shares else ():
             found[at] = work(at)
             done(min(count, len(shares) * len(found)))
-        for copy, share in zip(copies, shares[1:], strict=True):
-            answers = copy.answers()
+        for copy, share in zip_longest(copies, shares[1:]):
+            answers = None if copy is None else copy.answers()
             found.update(zip(share, map(work, share) if answers is None else answers, strict=True))
     finally:
         for copy in copies:
@@ -101,7 +104,7 @@ class _Copy(Generic[Found]):
 def _work_and_end(work: Callable[[int], object], share: Iterable[int], ended: int, answers: int) -> NoReturn:
     status = 1
     try:
-        for number in _LEFT_ALONE:
+        for number in _HANDLED:
             signal.signal(number, signal.SIG_DFL)
         threading.Thread(target=end_with_parent, args=(ended,), daemon=True).start()
         written = Encoder(enc_hook=_plain).encode(list(map(work, share)))

@@ -75,6 +75,14 @@ def test_what_a_copy_that_died_was_to_do_is_done_here(number: signal.Signals) ->
     assert {one.process for one in found} == {here}
 
 
+def test_where_no_process_can_be_started_all_is_done_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse() -> int:
+        raise BlockingIOError
+
+    monkeypatch.setattr(os, "fork", refuse)
+    assert {one.process for one in share_work(do, Done, 9)} == {os.getpid()}
+
+
 def test_an_error_arises_here_and_leaves_no_process_behind() -> None:
     def fail(at: int) -> Done:
         if at == 4:
