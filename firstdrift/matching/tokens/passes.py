@@ -11,6 +11,7 @@ from functools import partial
 from itertools import chain, product
 from typing import TypeAlias
 
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from firstdrift.groups import not_in
@@ -24,8 +25,18 @@ from firstdrift.wording.message import Message
 Sides: TypeAlias = tuple[Sequence[SliceListing], Sequence[SliceListing]]
 """The golden and the target slices."""
 
-Held: TypeAlias = dict[int, set[int]]
-"""Which passes hold each token, which goes by its node in the tree of both runs."""
+
+class Held(Struct):
+    """Which passes of a run hold what.
+
+    Attributes:
+        tokens: those that hold each token, which goes by its node in the tree of both runs.
+        drafts: those that hold drafts, with the next ones, which took these back.
+    """
+
+    tokens: dict[int, set[int]] = field(default_factory=dict)
+    drafts: list[set[int]] = field(default_factory=list)
+
 
 Together: TypeAlias = tuple[SliceListing, SliceListing]
 """A golden and a target slice that are compared."""
@@ -36,8 +47,9 @@ def passes_of_one_token(
 ) -> tuple[list[Together], Messages]:
     """Return which passes hold the same tokens, those that share some laid one after the other.
 
-    Nothing is returned where the first passes were given the same, or each has a token that the other run
-    lacks: then passes are what their numbers say. So they are where there are too many, which is said.
+    Nothing is returned where the first passes were given the same, and the second ones as many tokens, or
+    each has a token that the other run lacks: then passes are what their numbers say. So they are where there
+    are too many, which is said.
 
     Args:
         sides: the slices of both dumps.
@@ -47,7 +59,7 @@ def passes_of_one_token(
     if not all(sides) or most == 1 or any(one.parts for one in chain(*sides)):
         return [], ()
     firsts = [read_recorded(read(at, side[0]).nodes) for at, side in enumerate(sides)]
-    if not all(firsts) or firsts[0][0].ids == firsts[1][0].ids:
+    if not all(firsts) or (firsts[0][0].ids == firsts[1][0].ids and not _go_on_otherwise(sides, read)):
         return [], ()
     if most > MOST_PASSES:
         return [], (Message.of("matching.note.many_passes", passes=most, most=MOST_PASSES),)
@@ -59,7 +71,17 @@ def passes_of_one_token(
     return [
         (_laid(sides[0], recorded[0], golden), _laid(sides[1], recorded[1], target))
         for golden, target in next(filter(None, found), ())
+        if golden and target
     ], ()
+
+
+def _go_on_otherwise(sides: Sides, read: Callable[[int, SliceListing], Slice]) -> bool:
+    """Tell whether the second passes go on with other numbers of tokens, as where one run drafts several."""
+    seconds = [read_recorded(read(at, one).nodes) for at, side in enumerate(sides) for one in side[1:2]]
+    if len(seconds) < len(sides) or not all(seconds):
+        return False
+    go_on = all(found[0].positions and min(found[0].positions) > 0 for found in seconds)
+    return go_on and len(seconds[0][0].ids) != len(seconds[1][0].ids)
 
 
 def _recorded(side: Sequence[SliceListing], read: Callable[[SliceListing], Slice]) -> list[Recorded]:
@@ -69,18 +91,23 @@ def _recorded(side: Sequence[SliceListing], read: Callable[[SliceListing], Slice
 
 def _shared(held: Sequence[Held]) -> Iterator[tuple[set[int], set[int]]]:
     """Yield which passes of both hold each token; nothing where neither first pass is shared as a whole."""
-    shared = held[0].keys() & held[1].keys()
-    firsts = ({node for node, passes in side.items() if 0 in passes} for side in held)
+    golden, target = (side.tokens for side in held)
+    shared = golden.keys() & target.keys()
+    firsts = ({node for node, passes in side.items() if 0 in passes} for side in (golden, target))
     if any(first <= shared for first in firsts):
-        yield from ((held[0][node], held[1][node]) for node in sorted(shared))
+        yield from ((golden[node], target[node]) for node in sorted(shared))
+        yield from ((drafts, set()) for drafts in held[0].drafts)
+        yield from ((set(), drafts) for drafts in held[1].drafts)
 
 
 def _held(given: Sequence[Given]) -> list[Held]:
-    held: list[Held] = [{}, {}]
+    held = [Held(), Held()]
     for side, one, nodes in zip(held, given, TokenTree().place(given), strict=True):
         for run, of_run in zip(one.runs, nodes, strict=True):
             for node in of_run or ():
-                side.setdefault(node, set()).add(run.part)
+                side.tokens.setdefault(node, set()).add(run.part)
+            if of_run is not None and len(of_run) < len(run.ids):
+                side.drafts.append({run.part, run.part + 1})
     return held
 
 

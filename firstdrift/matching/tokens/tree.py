@@ -8,6 +8,9 @@ generated token, goes on with the one sequence that was as long by then, which e
 then on; where several were, with the one that goes on so in the other run. Behind a prefix that no run has (a
 cache from before), tokens are the same where places and ids are. Where several sequences fit, it is not known
 which one it is.
+
+5 ─ 7 ─ 9 ─ 4        a later pass gives the only sequence a 6 in place of the 4: the 4 was a draft
+        └─ 6         that was rejected, and is no token of the sequence
 """
 
 from collections import Counter, defaultdict
@@ -83,17 +86,35 @@ class TokenTree:
         if None not in found:
             return
         ends = _Ends()
+        before: list[int] = []
         for _, of_part in groupby(range(len(runs)), lambda at: runs[at].part):
             own = [*of_part]
             for at in own:
                 if found[at] is None:
-                    origin = self._origin(runs[at], ends.of(runs[at]))
+                    origin = self._taken_back(runs[at], runs, found, before, ends)
+                    origin = self._origin(runs[at], ends.of(runs[at])) if origin is None else origin
                     found[at] = None if origin is None else self._grown(origin, runs[at].ids)
             placed = [(runs[at].slot, nodes) for at in own if (nodes := found[at])]
             for slot, nodes in placed:
                 ends.begin(nodes[-1], self.depths[nodes[-1]], slot)
             for slot, nodes in placed:
                 ends.go_on(self.parents[nodes[0]], slot)
+            before = own
+
+    def _taken_back(
+        self, run: Run, runs: Sequence[Run], found: list[Nodes], before: Sequence[int], ends: _Ends
+    ) -> int | None:
+        """Return the node that a run goes on from where the pass before had drafts, and forget these."""
+        own = _only([at for at in before if runs[at].slot == run.slot and _may_be_drafts(runs[at], run)])
+        nodes = None if own is None else found[own]
+        if own is None or nodes is None:
+            return None
+        kept = (run.start or 0) - (self.depths[nodes[0]] - 1)
+        if not 0 < kept < len(nodes) or self._children.get((nodes[kept - 1], run.ids[0])) == nodes[kept]:
+            return None
+        ends.go_on(nodes[-1], run.slot)
+        found[own] = nodes[:kept]
+        return nodes[kept - 1]
 
     def _origin(self, run: Run, open_ends: Sequence[int]) -> int | None:
         """Return the node that a run goes on from; None if several may be that one."""
@@ -163,6 +184,12 @@ class TokenTree:
                 return
             if node in ends:
                 yield length
+
+
+def _may_be_drafts(run: Run, later: Run) -> bool:
+    """Tell whether a run goes on with a sequence, and another run begins within it."""
+    first, again = run.start or 0, later.start or 0
+    return 0 < first < again < first + len(run.ids)
 
 
 def _only(nodes: Sequence[int]) -> int | None:

@@ -158,6 +158,41 @@ def test_golden_passes_that_the_target_lacks_are_said_not_to_be_compared(tmp_pat
     assert (coverage.said.id, coverage.said.arguments["slices"]) == ("coverage.left_out", 2)
 
 
+def speculating(run: Run, draft: int, *passes: tuple[int, int]) -> Path:
+    """Give a sequence in passes, of places from one to another, the last of which is a wrong draft."""
+    run.step(whole(2)[:2])
+    for first, last in passes:
+        drafts = {(2, last): draft} if last < len(SEQUENCES[2]) - 1 else {}
+        run.step(whole(2)[first : last + 1], drafts=drafts)
+    return run.path
+
+
+DRAFTS = {
+    "the golden run has some": (((2, 3), (3, 5)), ((2, 4), (4, 5))),
+    "other drafts": (((2, 3), (3, 4), (4, 5)), ((2, 4), (4, 5))),
+    "none was right": (((2, 4), (4, 5)), ((2, 3), (3, 4), (4, 5))),
+}
+
+
+@pytest.mark.parametrize("fault", [None, (2, 3)])
+@pytest.mark.parametrize("drafts", DRAFTS)
+def test_drafts_that_were_rejected_are_held_against_nothing(
+    tmp_path: Path, drafts: str, fault: tuple[int, int] | None
+) -> None:
+    golden, target = DRAFTS[drafts]
+    report = compare(
+        speculating(Run(tmp_path / "golden"), 44, *golden),
+        speculating(Run(tmp_path / "target", fault), 45, *target),
+    )
+    assert not report.findings.input_differs
+    assert report.findings.not_judged is None
+    bad = report.findings.first_bad_node
+    assert (bad and bad.module) == ("model.layers.1.down_proj" if fault else None)
+    assert report.counts.incomparable == 0
+    pairs = [pair for one in report.slices for pair in one.plan.pairs if "embed_tokens" in pair.golden_node]
+    assert sum((pair.golden.shape or (0,))[0] for pair in pairs) == len(SEQUENCES[2])
+
+
 def test_another_prompt_is_another_input(tmp_path: Path) -> None:
     golden = Run(tmp_path / "golden").step(whole(0, 2))
     target = Run(tmp_path / "target").step(whole(1, 2))

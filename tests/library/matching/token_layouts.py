@@ -3,7 +3,7 @@
 The model is causal, so that what it gives for a token depends on the tokens before it alone.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -102,10 +102,20 @@ class Run:
         return hook
 
     @torch.no_grad()
-    def step(self, where: Tokens, shape: tuple[int, ...] | None = None, **told: Any) -> "Run":  # noqa: ANN401
-        """Run and save a pass; without `told`, positions are saved beside the token ids."""
+    def step(
+        self,
+        where: Tokens,
+        shape: tuple[int, ...] | None = None,
+        drafts: Mapping[tuple[int, int], int] | None = None,
+        **told: Any,  # noqa: ANN401
+    ) -> "Run":
+        """Run and save a pass; without `told`, positions are saved beside the token ids.
+
+        `drafts` has tokens that stand in place of those of the sequence, by sequence and position.
+        """
         self.saved, self.where, self.shape = {}, where, shape or (len(where),)
-        ids = torch.tensor([SEQUENCES[one][at] if at >= 0 else PADDING for one, at in where])
+        given = [SEQUENCES[one][at] if at >= 0 else PADDING for one, at in where]
+        ids = torch.tensor([(drafts or {}).get(one, token) for one, token in zip(where, given, strict=True)])
         self.model(ids, where)
         told = told or {"positions": torch.tensor([max(0, at) for _, at in where]).reshape(self.shape)}
         batch = {"input_ids": ids.reshape(self.shape), **told}
