@@ -18,7 +18,7 @@ from msgspec import Struct
 
 from firstdrift.groups import known
 from firstdrift.matching.fused.joined_tensors import golden_first, join_records, joined_axis
-from firstdrift.matching.fused.thresholds import BY_NAME, FITS, SAME_VALUES
+from firstdrift.matching.fused.thresholds import BY_NAME, BY_WIDTH, FITS, SAME_VALUES
 from firstdrift.matching.pairing import Join, Pairing
 from firstdrift.matching.plan import Origin
 from firstdrift.matching.structure.sequence_alignment import Pair
@@ -27,6 +27,8 @@ from firstdrift.matching.tree import SliceTree, is_operator, tensors_of
 from firstdrift.model.node import Direction
 from firstdrift.model.tensor import Role, TensorRecord
 from firstdrift.operators.fused import fusions, parts_of_name
+from firstdrift.operators.kinds import OpKind
+from firstdrift.operators.recognise import kind_of
 from firstdrift.wording.message import Message
 
 _SHAPES_JOIN: Final = Message.of("matching.reason.shapes_join")
@@ -64,7 +66,7 @@ def possible_joins(work: Pairing, node: int, *, of_golden: bool) -> Iterator[Joi
     groups = (parts for parts in _groups(tree, siblings) if node in parts)
     candidates = [_Fused(work, parts, whole, of_golden) for parts, whole in product(groups, others)]
     candidates += [_Fused(work, parts, node, not of_golden) for parts in parts_of_one(other, others)]
-    yield from filter(None, map(_Fused.join, candidates))
+    yield from filter(None, map(_Fused.may_join, candidates))
 
 
 def complete_join(work: Pairing, pair: Pair, origin: Origin, reason: Message) -> Join | None:
@@ -147,6 +149,17 @@ class _Fused(Struct, frozen=True):
         told = _TOLD.get((self._is_named(), fits, bool(fits) and self._values_agree()))
         return told and self.match(Origin.STRUCTURE, told[0], self.name(), *told[1])
 
+    def may_join(self) -> Join | None:
+        """Return the match if parts may have been fused into a whole: as `join` says, or by width."""
+        of_parts, of_whole = self._trees
+        nodes = of_whole.nodes[self.whole], *map(of_parts.nodes.__getitem__, self.parts)
+        are_linear = all(kind_of(node) is OpKind.LINEAR for node in nodes)
+        is_one_pass = nodes[0].direction is nodes[1].direction
+        found = self.join()
+        if found is not None or not (are_linear and is_one_pass and self.fits()) or self._are_apart():
+            return found
+        return self.match(Origin.STRUCTURE, BY_WIDTH, self.name(), _SHAPES_JOIN)
+
     def _is_named(self) -> bool:
         """Tell whether the names of all are those of parts and whole of one fusion."""
         of_parts, of_whole = self._trees
@@ -165,9 +178,16 @@ class _Fused(Struct, frozen=True):
         joined = [axis is not None or _adds_up(parts, whole) for parts, whole, axis in self._joined()]
         return all(joined) if joined else None
 
+    def _are_apart(self) -> bool:
+        """Tell whether recorded values say that the parts do not make up the whole."""
+        return max(self._distances(), default=0.0) > SAME_VALUES
+
     def _values_agree(self) -> bool:
+        return max(self._distances(), default=inf) <= SAME_VALUES
+
+    def _distances(self) -> list[float]:
         wholes = [(join_records(parts, axis or 0), whole) for parts, whole, axis in self._joined()]
-        return max(known_distances(*zip(*wholes, strict=True)), default=inf) <= SAME_VALUES
+        return known_distances(*zip(*wholes, strict=True)) if wholes else []
 
     def _joined(self) -> Iterator[tuple[list[TensorRecord], TensorRecord, int | None]]:
         """Yield the first output and the weight of each part, those of the whole, and how they are joined."""

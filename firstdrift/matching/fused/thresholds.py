@@ -12,6 +12,10 @@ FITS: Final = 0.95
 BY_NAME: Final = 0.8
 """score, 0 to 1 | parts and a whole of known names where no shapes were recorded | judgement"""
 
+BY_WIDTH: Final = 0.75
+"""score, 0 to 1 | linear parts as wide together as a linear whole of any name | judgement; it is suggested
+and never matched"""
+
 SAME_VALUES: Final = 1e-2
 """relative difference | of statistics, up to which a whole of unknown name is that of the parts |
 judgement"""

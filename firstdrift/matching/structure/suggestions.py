@@ -16,6 +16,7 @@ from msgspec import Struct
 
 from firstdrift.errors import SettingsError
 from firstdrift.groups import known, known_items
+from firstdrift.matching.cross_framework.layer_ops import block_of, is_op
 from firstdrift.matching.fused.find_fused import possible_joins
 from firstdrift.matching.pairing import Join, Pairing
 from firstdrift.matching.plan import Messages
@@ -34,6 +35,8 @@ from firstdrift.matching.structure.statistics_similarity import agreement
 from firstdrift.matching.structure.thresholds import ALIKE, LOWEST, OTHER_LAYER, VALUES_COUNT
 from firstdrift.matching.tree import SliceTree, indexes_by_name, is_operator, operator_family, pass_of
 from firstdrift.model.tensor import Role
+from firstdrift.operators.kinds import OpKind
+from firstdrift.operators.recognise import kind_of
 from firstdrift.wording.message import Message
 from firstdrift.wording.phrases import side_named
 
@@ -48,6 +51,8 @@ _WEIGHTS: Final = {
     "position": 1.5,
     "layer": 1.0,
     "around": 1.0,
+    "work": 2.5,
+    "block": 1.5,
 }
 """What each likeness counts for, where it is known."""
 
@@ -196,11 +201,15 @@ class _Weighed(Struct, frozen=True):
 def _weigh(work: Pairing, around: _Neighbours, pair: tuple[int, int]) -> _Weighed | None:
     """Say how much speaks for a pair; None for an operator and a module of which only places are alike."""
     first, second = work.golden.nodes[pair[0]], work.target.nodes[pair[1]]
-    likeness = {**_likeness_of_nodes(work.evidence, pair), **_likeness_of_places(work, around, pair)}
+    likeness = {
+        **_likeness_of_nodes(work.evidence, pair),
+        **_likeness_of_places(work, around, pair),
+        **_likeness_of_work(work, pair),
+    }
     known = known_items(likeness)
     values = agreement(first, second, Role.OUTPUT) or 0.0
     if is_operator(first) is not is_operator(second):
-        of_themselves = (value for what, value in known.items() if what not in _SAME_PLACES)
+        of_themselves = (value for what, value in known.items() if what not in (*_SAME_PLACES, "block"))
         if max(values, *of_themselves, 0.0) < ALIKE:
             return None
     score = weighted_mean(known, _WEIGHTS)
@@ -256,8 +265,29 @@ def _likeness_of_places(work: Pairing, around: _Neighbours, pair: tuple[int, int
     return {
         "parent": float(same),
         "position": around.likeness(pair) if same else 0.0,
-        "layer": float(_are_same(*layers)) if all(layers) else None,
+        "layer": float(all(layers) and _are_same(*layers)) if any(layers) else None,
     }
+
+
+def _likeness_of_work(work: Pairing, pair: tuple[int, int]) -> dict[str, float | None]:
+    """Compare what two nodes do, and in which part of a layer; nothing where that is not known."""
+    kinds = _kind(work.golden, pair[0]), _kind(work.target, pair[1])
+    blocks = _block(work.golden, pair[0]), _block(work.target, pair[1])
+    return {
+        "work": None if OpKind.OTHER in kinds else float(kinds[0] is kinds[1]),
+        "block": float(blocks[0] == blocks[1]) if all(blocks) else None,
+    }
+
+
+def _kind(tree: SliceTree, index: int) -> OpKind | None:
+    """Return what a node does; None if it holds several that do different things."""
+    return kind_of(tree.nodes[index]) if is_op(tree, index) else None
+
+
+def _block(tree: SliceTree, index: int) -> str:
+    """Return which part of a layer a module is, or an operator lies in; "" where that is not known."""
+    places = tree.around(index) if is_op(tree, index) else (index, *tree.around(index))
+    return next(filter(None, (block_of(tree, at) for at in places)), "")
 
 
 def _are_same(golden: list[str], target: list[str]) -> bool:

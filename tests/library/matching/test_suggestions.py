@@ -8,7 +8,7 @@ from messages import ids
 
 from firstdrift.dumps.detect import open_dump
 from firstdrift.errors import SettingsError
-from firstdrift.matching.match import find_matches
+from firstdrift.matching.match import find_matches, match_slices
 from firstdrift.matching.pairing import Pairing, start_pairing
 from firstdrift.matching.plan import MatchingRules
 from firstdrift.matching.structure.suggestions import Suggestion, suggest
@@ -139,3 +139,21 @@ def test_a_module_is_suggested_though_what_it_wraps_fits_better() -> None:
     work = start_pairing(Slice(listing, golden), Slice(listing, target), MatchingRules())
     assert work.evidence.score(0, 0, neighbours=0) < work.evidence.score(0, 1, neighbours=0)
     assert {one.target[0] for one in suggest(work, golden="mlp")} >= {"outer", "outer.mlp"}
+
+
+@pytest.mark.parametrize("token", [0, 1])
+def test_across_frameworks_the_true_partner_is_among_the_first_five(unpacked: Unpack, token: int) -> None:
+    """Names, paths and values tell nothing: what is done, how wide it is, and where in a layer does."""
+    dumps = [open_dump(unpacked(f"msit/{name}")) for name in ("llama4_bf16", "atb4_bf16")]
+    golden, target = (
+        next(read_slice(dump, one) for one in dump.slices if one.coordinates.token == token) for dump in dumps
+    )
+    work, _ = find_matches(golden, target, MatchingRules(structure=False))
+    matches = match_slices(golden, target, MatchingRules()).matches
+    partners = {name: match.target for match in matches for name in match.golden if match.target}
+    found = [
+        any(one.target == true for one in suggest(work, golden=name, most=5))
+        for name, true in partners.items()
+    ]
+    assert len(found) > 50
+    assert all(found)
