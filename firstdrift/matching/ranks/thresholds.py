@@ -61,3 +61,11 @@ MOST_DIGITS: Final = 18
 
 MOST_TRIED: Final = 8
 """ranks | that a dump without rank is compared with, each of which is read | a machine has 8 devices"""
+
+MOST_DEALT: Final = 2**22
+"""values | of the first rows of a sequence that are read to see in what order ranks hold it | bounds the time
+it takes"""
+
+EQUAL_ROWS: Final = 1e-2
+"""relative L2 difference | up to which rows that were looked up are equal | judgement: rounding to any format
+of 16 bits is below"""

@@ -11,11 +11,12 @@ against that order, and shows a fault in it.
 from collections.abc import Iterator, Sequence
 from itertools import islice
 from math import prod
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
 from firstdrift.matching.plan import TensorPair
+from firstdrift.matching.ranks.thresholds import EQUAL_ROWS, MOST_DEALT
 from firstdrift.model.tensor import Role, Sharding, Shards, TensorRecord, is_floating
 from firstdrift.parallel.shards_of_tensors import first_values, zigzag
 from firstdrift.wording.message import Message
@@ -23,12 +24,6 @@ from firstdrift.wording.phrases import ranks_named
 
 if TYPE_CHECKING:
     import numpy.typing as npt
-
-_MOST_VALUES: Final = 2**22
-"""Values of a tensor up to which it is looked at."""
-
-_EQUAL: Final = 1e-2
-"""Difference of rows, relative to all values, up to which they are equal: rounding to 16 bits is below."""
 
 
 def in_zigzag(pairs: Sequence[TensorPair]) -> list[TensorPair]:
@@ -80,7 +75,7 @@ def _is_dealt(shards: Shards, whole: TensorRecord) -> bool:
     import numpy as np
 
     sizes, axis = _sizes(shards), shards.axis or 0
-    values = first_values([*shards.records, whole], _MOST_VALUES)
+    values = first_values([*shards.records, whole], MOST_DEALT)
     shapes = [part.shape or () for part in shards.records]
     if values is None or len(set(shapes)) > 1 or sizes[0] % 2:
         return False
@@ -98,7 +93,7 @@ def _is_dealt(shards: Shards, whole: TensorRecord) -> bool:
 def _are_equal(one: "npt.NDArray[Any]", other: "npt.NDArray[Any]") -> bool:
     import numpy as np
 
-    return bool(np.linalg.norm(one - other) <= _EQUAL * np.linalg.norm(other))
+    return bool(np.linalg.norm(one - other) <= EQUAL_ROWS * np.linalg.norm(other))
 
 
 def _dealt(pair: TensorPair) -> TensorPair:
