@@ -430,12 +430,15 @@ def _blame_what_surrounds(case: Case, classified: Sequence[Classified]) -> None:
 def _maker(case: Case) -> TreeRow | None:
     """Return the operator that made an input of a row in the golden run, where no module around it tells.
 
-    What that operator was given agrees.
+    What that operator was given agrees. Whoever else was given in the forward pass what it made shows
+    whether it did: if that agrees, it was changed on its way to this row.
     """
     evidence, pair, row = case.evidence, case.error.input_pair, case.row
     if pair is None or any(above.match is not None for above in evidence.above(row)):
         return None
     agrees, place = (case.error.input or 0.0) / case.limits.factor, evidence.places[row.index]
+    if any(error < agrees for error in evidence.errors_of_same_input(row, pair)):
+        return None
     makers = evidence.makers(row, pair)
     known = [
         one

@@ -255,6 +255,16 @@ class Evidence:
         turned = known(backward)
         return turned if len(turned) == len(takers) else ()
 
+    def errors_of_same_input(self, row: TreeRow, pair: int) -> Iterator[float]:
+        """Go through the errors that others were given of what a row of the forward pass was given."""
+        if row.direction is Direction.BACKWARD:
+            return
+        value = self._value(pair)
+        for one in self._sharing(row, [pair], Role.INPUT):
+            given = self.pairs_of(self.errors[one.index], Role.INPUT)
+            same = (at for at in given if self._value(at) == value)
+            yield from known(self.pair_errors[at].value for at in same)
+
     def _turned(self, row: TreeRow, direction: Direction) -> TreeRow | None:
         """Return the row of the other pass of a row; None where it was not recorded."""
         return self.rows_by_name.get(with_direction(row.golden[0], direction)) if row.golden else None

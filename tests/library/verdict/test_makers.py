@@ -52,3 +52,14 @@ def test_in_the_backward_pass_it_is_the_backward_of_what_took_the_value(rounding
         Call(f"{MAKER[:-7]}backward", inputs=[4e-5], outputs=[4e-5]),
     )
     assert judged.origins == ([] if rounding else [f"{TAKER[:-7]}backward"])
+
+
+@pytest.mark.parametrize(("others", "named"), [(OFF, MAKER), (MADE, TAKER)])
+def test_what_others_were_given_intact_its_maker_made_right(others: Array, named: str) -> None:
+    judged = judge(
+        Call(AGREES, inputs=[0.0], outputs=[0.0]),
+        Call(MAKER, inputs=[0.0], outputs=[(MADE, MADE)]),
+        Call(TAKER, inputs=[(MADE, OFF)], outputs=[0.3]),
+        Call("Torch.mul.0.forward", inputs=[(MADE, others)], outputs=[0.3 if others is OFF else 0.0]),
+    )
+    assert judged.origins[0] == named
