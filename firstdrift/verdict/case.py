@@ -17,7 +17,7 @@ from msgspec import Struct
 
 from firstdrift.metrics.measurement import MeasurementKind
 from firstdrift.model.node import Direction
-from firstdrift.model.tensor import Role
+from firstdrift.model.tensor import UNDERFLOW, Role
 from firstdrift.verdict.conditioning import Term
 from firstdrift.verdict.evidence import Evidence
 from firstdrift.verdict.fixed_thresholds import MADE_OF, STATISTICS_ROUNDING
@@ -44,6 +44,7 @@ class Progress:
         seen_difference: largest norm of the difference of a gradient.
         trained: largest error of a parameter that a training step before explains.
         given: error of what the model is given, as far as it is known and slight.
+        gain: largest gain of an output (`gain.py`).
         has_tie: other values were chosen before, by a tie.
         outstanding: rows whose output error stands out among their peers; likewise outstanding_inputs.
         peers_before: peer groups of the rows before, if any row stands out.
@@ -62,6 +63,7 @@ class Progress:
     seen_difference: float = 0.0
     trained: float = 0.0
     given: float = 0.0
+    gain: float = 0.0
     has_tie: bool = False
     outstanding: frozenset[int] = frozenset()
     peers_before: set[PeerGroup] = field(default_factory=set)
@@ -108,6 +110,7 @@ class Case(Struct, gc=False):
         explanation: id of the entry of `explanations.py` that explains most of it.
         added: what a module adds up in its own code, if its output is held against that.
         jumped: its output error is more than what is explained.
+        scaled: by how much its output is scaled over what is explained of that, if that alone tells.
     """
 
     evidence: Evidence
@@ -124,6 +127,7 @@ class Case(Struct, gc=False):
     explanation: str = ""
     added: tuple[Term, ...] = ()
     jumped: bool = False
+    scaled: float = 0.0
 
     @property
     def was_chosen_otherwise(self) -> bool:
@@ -202,9 +206,32 @@ def _excess(evidence: Evidence, pair: int, roundoff: float) -> float:
     # What all others have is no excuse for another difference.
     roundoff = max(error.roundoff, evidence.stored) if evidence.systematic_weights else roundoff
     rounding = evidence.limits.parameter_floor * roundoff
-    if measured.kind is MeasurementKind.STATISTICS:  # which are rounded as well, each by itself
-        rounding = max(2.0 * rounding, STATISTICS_ROUNDING.value * evidence.limits.roundoff_float32)
-    return min(whole, error.value) / (rounding + trained)
+    if measured.kind is not MeasurementKind.STATISTICS:
+        return min(whole, error.value) / (rounding + trained)
+    # Statistics are rounded as well, each by itself.
+    rounding = max(2.0 * rounding, STATISTICS_ROUNDING.value * evidence.limits.roundoff_float32)
+    ends = 0.0 if trained else _excess_of_ends(evidence, pair, roundoff)
+    return max(min(whole, error.value) / (rounding + trained), ends)
+
+
+def _excess_of_ends(evidence: Evidence, pair: int, roundoff: float) -> float:
+    """Return by how much the largest or smallest element of a weight is off over what rounding it explains.
+
+    Rounding keeps the order of numbers: the largest one is what the largest one was rounded to.
+    """
+    measured, names, limits = evidence.measurements[pair], evidence.plan.pairs[pair], evidence.limits
+    golden, differences = measured.golden, measured.differences
+    if golden is None or differences is None:
+        return 0.0
+    both = roundoff + min(limits.roundoff(names.golden.dtype), limits.roundoff(names.target.dtype))
+    times = MADE_OF.value if evidence.may_be_computed(pair) else 1.0
+    least = max(UNDERFLOW.get(names.golden.dtype, 0.0), UNDERFLOW.get(names.target.dtype, 0.0))
+    rounding = max(times * limits.parameter_floor * both, STATISTICS_ROUNDING.value * limits.roundoff_float32)
+    ends = ((golden.maximum, differences.maximum), (golden.minimum, differences.minimum))
+    return max(
+        (abs(off) / (rounding * abs(end) + least) for end, off in ends if end and off is not None),
+        default=0.0,
+    )
 
 
 def explained_by_training(evidence: Evidence, pair: int) -> float:

@@ -149,6 +149,10 @@ def _lacks_a_gradient(case: Case) -> bool:
     return case.row.index in case.evidence.one_sided_gradients
 
 
+def _is_scaled(case: Case) -> bool:
+    return case.scaled > 0.0
+
+
 def _gives_more_or_less(case: Case) -> bool:
     """Tell whether equal inputs and another argument gave another number of elements."""
     evidence, error = case.evidence, case.error
@@ -273,6 +277,15 @@ CLASS_RULES: Final = (
         when=When.JUMP | When.FAULT,
         applies=_is_given_what_is_off,
         reasons=reasons.jump,
+    ),
+    ClassRule(
+        "scaled",
+        "Direction",
+        ("factor", "peer_floor"),
+        node_class=NodeClass.SOURCE,
+        when=When.JUMP,
+        applies=_is_scaled,
+        reasons=reasons.scaled,
     ),
     SOURCE,
     ClassRule(

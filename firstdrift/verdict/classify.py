@@ -26,6 +26,7 @@ from firstdrift.verdict.conditioning import error_of_sum
 from firstdrift.verdict.evidence import Evidence
 from firstdrift.verdict.explanations import PEERS, excused_by, explain, factor_of, floor_of, jumps
 from firstdrift.verdict.fixed_thresholds import NOISE_BEFORE, UNLIKE_BEFORE
+from firstdrift.verdict.gain import excess_of_gain, spread_gain
 from firstdrift.verdict.judgement import ORIGINS, NodeClass, Reasons
 from firstdrift.verdict.layer_outliers import outstanding, peer_group
 from firstdrift.verdict.movable_thresholds import Thresholds
@@ -227,6 +228,8 @@ def _explain(case: Case, own: Classified, classified: Sequence[Classified]) -> N
         case.explained = explained_by_added(case)
     own.amplification = _ratio(case.error.output, case.explained)
     case.jumped = jumps(case, case.explained)
+    if not case.jumped and (excess := excess_of_gain(case)) > 1.0:
+        case.jumped, case.scaled = True, excess
 
 
 def _name(case: Case, own: Classified, rule: ClassRule) -> None:
@@ -243,6 +246,9 @@ def _name(case: Case, own: Classified, rule: ClassRule) -> None:
 
 def _tell_margin(case: Case, own: Classified) -> None:
     """Note by how much an output error exceeds what explains it, and whether its peers alone tell."""
+    if case.scaled:
+        own.margin = case.scaled
+        return
     explained = factor_of(case)[0] * case.explained
     floor, by = floor_of(case)
     error = case.error.output or 0.0
@@ -269,6 +275,8 @@ def _go_on(case: Case, own: Classified) -> None:
     if row.direction is Direction.BACKWARD and case.evidence.runs_alone(row):
         progress.seen_difference = max(progress.seen_difference, _difference(case))
     progress.see(error)
+    if error.output_pair is not None:
+        progress.gain = max(progress.gain, abs(spread_gain(case.evidence, error.output_pair) or 0.0))
     if case.evidence.is_later_step and not case.weights:
         progress.trained = max(progress.trained, _finite(error.parameter))
 

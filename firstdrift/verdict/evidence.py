@@ -198,6 +198,19 @@ class Evidence:
             and fingerprint(pair.golden, pair.target) not in own
         )
 
+    def may_be_computed(self, pair: int) -> bool:
+        """Tell whether a weight may be computed from others: no module has it, or an operator gave it."""
+        return pair in self.made_weights and (self._has_parameters or self._value(pair) in self._made_values)
+
+    @cached_property
+    def _has_parameters(self) -> bool:
+        return any(pair.target.role is Role.PARAMETER for pair in self.plan.pairs)
+
+    @cached_property
+    def _made_values(self) -> frozenset[tuple[object, ...] | int]:
+        outputs = (at for at, pair in enumerate(self.plan.pairs) if pair.target.role is Role.OUTPUT)
+        return frozenset(map(self._value, outputs))
+
     @cached_property
     def one_sided_gradients(self) -> Mapping[int, OneSidedGradient]:
         """Gradients of parameters that one side alone has, by row."""

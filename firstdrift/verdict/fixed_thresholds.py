@@ -219,6 +219,12 @@ RECORDED_NORM: Final = FixedThreshold(
     "A recorded norm of a mean, or of its gradient, that is larger is one of a sum.",
     "The error model of an operator",
 )
+LEAST_DIRECTED: Final = FixedThreshold(
+    256, "elements", "Rounding of fewer may have a direction by chance.", "Direction"
+)
+LEAST_ROWS_DIRECTED: Final = FixedThreshold(
+    8, "rows", "Rounding of fewer may have a direction by chance, as rows are alike.", "Direction"
+)
 TURNED_SIGNS: Final = FixedThreshold(
     3,
     "times the root of the error of the gradient",

@@ -10,6 +10,7 @@ from firstdrift.verdict.case import Case
 from firstdrift.verdict.conditioning import Term
 from firstdrift.verdict.evidence import Evidence
 from firstdrift.verdict.fixed_thresholds import ANOTHER_ROW
+from firstdrift.verdict.gain import gain
 from firstdrift.verdict.judgement import Reasons
 from firstdrift.verdict.only_output import beyond_limits
 from firstdrift.verdict.pair_error import size_of
@@ -97,6 +98,15 @@ def healed(case: Case) -> Reasons:
 def jump(case: Case) -> Reasons:
     """Say that an output differs although nothing that made it does."""
     return (_jump(case), *_beyond_limits(case), *_missing_inside(case.evidence, case.row))
+
+
+def scaled(case: Case) -> Reasons:
+    """Say that an output is the golden one times a number, which rounding does not do."""
+    pair = case.error.output_pair
+    found = gain(case.evidence.measurements[pair]) if pair is not None else None
+    inputs, _ = _sizes(case)
+    said = Message.of("reason.scaled", inputs=inputs, times=1.0 + (found or 0.0))
+    return (said, *_missing_inside(case.evidence, case.row))
 
 
 def _beyond_limits(case: Case) -> Reasons:

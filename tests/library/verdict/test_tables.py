@@ -262,6 +262,13 @@ def gradient_case() -> Case:
     return made
 
 
+def scaled_case() -> Case:
+    """Return a row of which the output is scaled by twice what is explained."""
+    made = case(input=1e-7, output=0.5, jumped=True)
+    made.scaled = 2.0
+    return made
+
+
 CALLED: dict[str, Case] = {
     "one_sided_gradient": gradient_case(),
     "unmatched": case(match=None),
@@ -275,6 +282,7 @@ CALLED: dict[str, Case] = {
     "argument": case(input=0.0, output=0.5, scalar_pair=INPUT, jumped=True),
     "argument_and_size": case(input=0.0, scalar_pair=INPUT, shape_pair=OUTPUT, size=2),
     "amplified": case(input=0.1, output=0.9, so_far=OFF, jumped=True),
+    "scaled": scaled_case(),
     "source": case(input=1e-7, output=0.5, jumped=True),
     "choice_after": case(input=0.5, tie_pair=OUTPUT, so_far=OFF),
     "choice_from_numbers": case(input=0.0, tie_pair=OUTPUT, integer_input_pair=INPUT, so_far=OFF),

@@ -1,0 +1,97 @@
+"""The part of an error that has a direction: one side is the other one times a number.
+
+    target = (1 + gain) x golden + rest
+
+Rounding has no direction: spread over many rows it makes a gain far below its size. A factor that is wrong
+makes one of its own size, which so is seen long before the whole error exceeds what has gathered. From
+values the gain is the projection of the difference on golden; from statistics, the change of the norm.
+"""
+
+import math
+from collections.abc import Iterator
+
+from firstdrift.groups import known
+from firstdrift.metrics.measurement import Measurement, PairErrors
+from firstdrift.model.node import Direction
+from firstdrift.model.tensor import Role
+from firstdrift.verdict.case import Case, Scope
+from firstdrift.verdict.evidence import Evidence
+from firstdrift.verdict.fixed_thresholds import LEAST_DIRECTED, LEAST_ROWS_DIRECTED
+from firstdrift.verdict.row_errors import RowErrors, is_gradient_of_parameter
+
+
+def gain(measured: Measurement) -> float | None:
+    """Return the gain of a pair; None where it is not known."""
+    if measured.errors is not None:
+        return _of_values(measured.errors)
+    golden, target = (side and side.known_norm for side in (measured.golden, measured.target))
+    return target / golden - 1.0 if golden and target is not None else None
+
+
+def _of_values(errors: PairErrors) -> float | None:
+    golden, target = errors.sum_squared_golden, errors.sum_squared_target
+    if not golden or errors.mismatched_nonfinite or not math.isfinite(golden + target):
+        return None
+    return (target - golden - errors.sum_squared_difference) / (2.0 * golden)
+
+
+def spread_gain(evidence: Evidence, pair: int) -> float | None:
+    """Return the gain of a pair of so many elements and rows that rounding makes none; None of others."""
+    shape = evidence.plan.pairs[pair].golden.shape or ()
+    is_large = math.prod(shape) >= LEAST_DIRECTED.value and _rows(shape) >= LEAST_ROWS_DIRECTED.value
+    return gain(evidence.measurements[pair]) if is_large else None
+
+
+def _rows(shape: tuple[int, ...]) -> int:
+    return math.prod(shape[:-1])
+
+
+def excess_of_gain(case: Case) -> float:
+    """Return the gain of an output over the most that is explained of it; 0 where that cannot be told."""
+    pair = case.error.output_pair
+    found = spread_gain(case.evidence, pair) if pair is not None and _is_asked(case, pair) else None
+    if pair is None or found is None:
+        return 0.0
+    explained = max(_explained_gain(case), _by_chance(case, pair, found))
+    return abs(found) / max(case.limits.factor * explained, case.limits.peer_floor * case.roundoff)
+
+
+def _is_asked(case: Case, pair: int) -> bool:
+    """Tell whether a gain of a row says something: of a coarse format, before any fault or other choice."""
+    progress, error, evidence = case.progress, case.error, case.evidence
+    is_coarse = case.roundoff > case.limits.roundoff_float32 and evidence.systematic_weights is None
+    is_after = progress.first_origin is not None or progress.has_tie or error.tells_little
+    is_choice = error.tie_pair is not None or error.integer_input_pair is not None
+    if not is_coarse or is_after or is_choice or error.input is None or Scope.GRADIENT in case.scope:
+        return False
+    return not is_gradient_of_parameter(evidence.plan.pairs[pair], case.row)
+
+
+def _explained_gain(case: Case) -> float:
+    """Return the gain that what a row was given explains, amplified as errors are, or what ran before."""
+    given = max(case.error.input or 0.0, case.error.parameter or 0.0, case.roundoff)
+    amplification = max(1.0, case.explained / given)
+    gains = map(abs, _given(case.evidence, _both_passes(case)))
+    return max(amplification * max(gains, default=0.0), case.progress.gain, case.progress.trained)
+
+
+def _both_passes(case: Case) -> list[RowErrors]:
+    """Return the errors of a row, and of a backward one those of its forward pass."""
+    is_backward = case.row.direction is Direction.BACKWARD
+    return known((case.error, case.evidence.forward_partner(case.row) if is_backward else None))
+
+
+def _given(evidence: Evidence, rows: list[RowErrors]) -> Iterator[float]:
+    for error in rows:
+        for role in (Role.INPUT, Role.PARAMETER):
+            pairs = evidence.pairs_of(error, role)
+            yield from known(gain(evidence.measurements[at]) for at in pairs)
+
+
+def _by_chance(case: Case, pair: int, found: float) -> float:
+    """Return the gain that the rest of an error makes by chance, its rows being as alike as they may be."""
+    errors = case.evidence.measurements[pair].errors
+    if errors is None:
+        return 0.0
+    rest = math.sqrt(max(errors.relative_l2**2 - found * found, 0.0))
+    return rest / math.sqrt(_rows(case.evidence.plan.pairs[pair].golden.shape or ()))
