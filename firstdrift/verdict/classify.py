@@ -388,7 +388,19 @@ def _handed_on(case: Case) -> float:
     was_equal = case.progress.seen_whole == 0.0 and measured.kind is MeasurementKind.DATA
     if case.row.direction is not Direction.BACKWARD or was_equal:
         return underflow
-    return max(underflow, error_of_sum((case.progress.seen_difference,), measured.golden_norm))
+    before = max(case.progress.seen_difference, _rounding_of_loss(case))
+    return max(underflow, error_of_sum((before,), measured.golden_norm))
+
+
+def _rounding_of_loss(case: Case) -> float:
+    """Return the norm of what the mean of a loss over rows of logits rounds their gradient by.
+
+    Of each row it is softmax less one of the classes, which cancels out where the model is sure of it.
+    """
+    evidence, forward = case.evidence, case.evidence.forward_partner(case.row)
+    pair = forward.output_pair if forward is not None else None
+    shape = evidence.plan.pairs[pair].golden.shape if pair in evidence.logits and pair is not None else None
+    return case.roundoff / math.sqrt(math.prod(shape[:-1])) if shape and math.prod(shape) else 0.0
 
 
 def _alone_before(case: Case) -> TreeRow | None:

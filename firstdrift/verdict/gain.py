@@ -24,7 +24,8 @@ def gain(measured: Measurement) -> float | None:
     """Return the gain of a pair; None where it is not known."""
     if measured.errors is not None:
         return _of_values(measured.errors)
-    golden, target = (side and side.known_norm for side in (measured.golden, measured.target))
+    sides = known((measured.golden, measured.target))
+    golden, target = (side.known_norm for side in sides) if len(sides) == 2 else (None, None)  # noqa: PLR2004
     return target / golden - 1.0 if golden and target is not None else None
 
 
