@@ -164,6 +164,8 @@ def finding_object(finding: Finding | None) -> dict[str, Any] | None:
         "golden": finding.golden,
         "target": finding.target,
         "module": finding.module,
+        "direction": finding.direction.value,
+        "place": finding.place,
         "tensor": finding.tensor,
         "class": finding.node_class.value if finding.node_class is not None else None,
         "verdict": finding.verdict.value,

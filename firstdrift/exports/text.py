@@ -159,7 +159,7 @@ def _finding_lines(title: str, finding: Finding | None) -> list[str]:
     if finding is None:
         return []
     lines = [
-        f"{_title(title)}: {text_of(finding.coordinates.name())}, {finding.module or finding.target}",
+        f"{_title(title)}: {text_of(finding.coordinates.name())}, {_place(finding)}",
         _inner("golden", finding.golden),
         _inner("target", finding.target),
     ]
@@ -169,6 +169,10 @@ def _finding_lines(title: str, finding: Finding | None) -> list[str]:
     lines += [_inner("sure", text_of(finding.confidence.said))] if finding.confidence is not None else []
     numbers = _metrics(finding.metrics)
     return lines + ([f"  {finding.tensor or 'tensor':<11} {numbers}"] if numbers else [])
+
+
+def _place(finding: Finding) -> str:
+    return place if isinstance(place := finding.place, str) else text_of(place)
 
 
 def _rank(finding: Finding) -> str:
@@ -213,7 +217,7 @@ def _suspect_line(suspect: Finding) -> str:
     known += [f"rank {_rank(suspect)}"] if suspect.on_rank is not None else []
     said = f" ({', '.join(known)})" if known else ""
     reason = text_of(suspect.reasons[0]) if suspect.reasons else ""
-    return f"{_title('suspect')}: {suspect.module or suspect.target}{said}: {reason}"
+    return f"{_title('suspect')}: {_place(suspect)}{said}: {reason}"
 
 
 def _dump_line(side: str, dump: DumpSummary) -> str:

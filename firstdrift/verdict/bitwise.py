@@ -30,7 +30,6 @@ from firstdrift.verdict.judgement import (
 )
 from firstdrift.verdict.rank_finding import rank_of_node
 from firstdrift.verdict.slice_findings import finding_of_row
-from firstdrift.verdict.tokens import place_of
 from firstdrift.verdict.tree import TreeRow, holds_gradients
 from firstdrift.wording.message import Message
 
@@ -184,7 +183,7 @@ def _bad_token(judged: SliceJudgement, node: Finding) -> Finding:
 
 
 def _summary(node: Finding, token: Finding | None, before: BitCount, *, alone: bool) -> Message:
-    place = Message.of("bitwise.node", bad_node=place_of(node), tensor=node.tensor, reason=node.reasons[0])
+    place = Message.of("bitwise.node", bad_node=node.place, tensor=node.tensor, reason=node.reasons[0])
     if token is not None:
         number = Message.of("finding.token", number=node.coordinates.token)
         said = Message.of("bitwise.token_and_node", bad_token=number, node=place)

@@ -12,6 +12,7 @@ from typing import TypeAlias
 
 from msgspec import Struct
 
+from firstdrift.model.node import Direction
 from firstdrift.model.slice import Coordinates
 from firstdrift.verdict.bit_count import BitsOfSlice
 from firstdrift.verdict.confidence import Confidence
@@ -141,6 +142,7 @@ class Finding(Struct, frozen=True):
         epoch: how many communications its rank had been through before.
         confidence: how sure it is; None of what other tools' rules flag, of tokens, and of what an earlier
             version found.
+        direction: the pass that the node belongs to.
         operator: short name of an operator that runs right in a module which holds modules as well; None
             where the module says enough.
     """
@@ -161,6 +163,21 @@ class Finding(Struct, frozen=True):
     operator: str | None = None
     golden_ranks: tuple[int, ...] | None = None
     confidence: Confidence | None = None
+    direction: Direction = Direction.NONE
+
+    @property
+    def name(self) -> str:
+        """Name the node by its module where that is known."""
+        return self.module or self.target or self.golden
+
+    @property
+    def place(self) -> Message | str:
+        """Name the node, and what its name leaves open: the operator in a module, the backward pass."""
+        name: Message | str = self.name
+        if self.operator and self.module:
+            name = Message.of("finding.operator_in", operator=self.operator, module=name)
+        is_backward = self.direction is Direction.BACKWARD
+        return Message.of("finding.backward_of", node=name) if is_backward else name
 
 
 class Communication(Struct, frozen=True):

@@ -39,6 +39,7 @@ def finding_of_row(
         reasons=judged.reasons if at is None else (*judged.reasons, *_where(evidence, at)),
         metrics=evidence.measurements[at].values() if at is not None else {},
         row=row.index,
+        direction=row.direction,
         amplification=judged.amplification,
         on_rank=_rank_of(evidence, row, at),
         epoch=bisect_left(evidence.communications, row.order, key=attrgetter("order")),
@@ -62,6 +63,7 @@ def finding_of_pair(evidence: Evidence, index: int, judged: PairJudgement) -> Fi
         reasons=(*judged.reasons, *_where(evidence, index)),
         metrics=evidence.measurements[index].values(),
         row=row.index,
+        direction=row.direction,
         on_rank=rank_alone(evidence.measurements[index].by_rank or ()),
         golden_ranks=_golden_ranks(evidence),
     )

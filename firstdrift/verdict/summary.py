@@ -18,7 +18,7 @@ from firstdrift.verdict.judgement import (
     SliceJudgement,
     SystematicDifference,
 )
-from firstdrift.verdict.tokens import how_far_off, place_of, what_is_off
+from firstdrift.verdict.tokens import how_far_off, what_is_off
 from firstdrift.wording.message import VERBATIM, Message
 
 _WHAT: Final = {
@@ -168,7 +168,7 @@ def _first_bad(bad_token: Finding, *, alone: bool) -> Message:
 def _bad_node(bad_token: Finding | None, bad_node: Finding, *, alone: bool) -> Message:
     sure = bad_node.confidence is None or bad_node.confidence.certainty is not Certainty.SUSPECTED
     name = "finding.node" if sure else "finding.suspect"
-    node = Message.of(name, bad_node=place_of(bad_node), what=_what(bad_node))
+    node = Message.of(name, bad_node=bad_node.place, what=_what(bad_node))
     where = bad_node.coordinates.name()
     if bad_token is None:
         if not where.arguments:

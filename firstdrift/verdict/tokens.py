@@ -81,14 +81,6 @@ def how_far_off(judged: SliceJudgement) -> Message:
     return Message.of("off.digests") if by_digest else Message.of("off.non_finite")
 
 
-def place_of(finding: Finding) -> Message | str:
-    """Name a node by the module around it, and where that holds modules too, by the operator in it."""
-    name = finding.module or finding.target or finding.golden
-    if finding.operator and finding.module:
-        return Message.of("finding.operator_in", operator=finding.operator, module=name)
-    return name
-
-
 def what_is_off(judged: SliceJudgement) -> Message:
     """Say what is held against other tokens: "the logits are off by 0.2 (relative L2)"."""
     far = how_far_off(judged)
@@ -194,7 +186,7 @@ def _why_bad(judged: SliceJudgement, clean: Sequence[float], later: Sequence[Sli
     if judged.origins:
         origin = judged.origins[0]
         if error is None or error > judged.roundoff:
-            return (Message.of("token.origin", node=place_of(origin), off=what_is_off(judged)),)
+            return (Message.of("token.origin", node=origin.place, off=what_is_off(judged)),)
         return ()
     if error is None:
         return ()

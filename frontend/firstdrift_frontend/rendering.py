@@ -127,9 +127,9 @@ def _environment(language: str, *, spells: bool = False) -> Environment:
     return environment
 
 
-def said(message: Message | None, language: str = SOURCE) -> str:
-    """Put a message into words; None is nothing."""
-    return "" if message is None else text_of(message, language)
+def said(message: Message | str | None, language: str = SOURCE) -> str:
+    """Put a message into words; a name stays as it is, None is nothing."""
+    return text_of(message, language) if isinstance(message, Message) else message or ""
 
 
 def words_of(names: Iterable[str], room: str, language: str = SOURCE) -> list[str]:

@@ -123,4 +123,4 @@ def _first_bad(origins: tuple[Finding, ...], worst: Finding | None) -> tuple[str
     finding = next(iter(origins), worst)
     if finding is None:
         return None, None
-    return finding.module or finding.target or finding.golden, finding.row
+    return finding.name, finding.row

@@ -13,10 +13,10 @@ from firstdrift.catalogue.comparisons.records import Comparison, get_comparison,
 from firstdrift.catalogue.tables import BAD
 from firstdrift.errors import NotInCatalogueError
 from firstdrift.groups import gathered
+from firstdrift.model.node import Direction
 from firstdrift.verdict.judgement import Finding
 from firstdrift.wording.message import Message
 from firstdrift_server.parts.addresses import comparison_address, tree_address, with_query
-from firstdrift_server.parts.sentence import name_of
 from firstdrift_server.parts.summary import ComparisonSummary, comparison_summary
 from firstdrift_server.validation import require_known
 
@@ -124,6 +124,7 @@ class BoardRow(ComparisonSummary, frozen=True, kw_only=True):
     first_bad_token: int | None
     first_bad_node: str | None
     first_bad_short: str | None
+    first_bad_direction: Direction | None
     is_unnamed: bool
     first_address: str | None
     before: int | None
@@ -273,12 +274,13 @@ def _short(node: str) -> str:
 def _row(line: Line, columns: Sequence[Key], *, alike: int) -> BoardRow:
     """Describe a comparison with its cells in these columns."""
     node, cells = line.node, line.cells.values()
-    name = name_of(node) if node else None
+    name = node.name if node else None
     return BoardRow(
         **asdict(line.summary),
         first_bad_token=line.token,
         first_bad_node=name,
         first_bad_short=name and _short(name),
+        first_bad_direction=node.direction if node else None,
         is_unnamed=name is None and any(cell.is_bad for cell in cells),
         first_address=_first_address(line.comparison.id, node, cells) if node else None,
         before=line.before,

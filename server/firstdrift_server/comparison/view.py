@@ -41,7 +41,6 @@ from firstdrift_server.parts.sentence import (
     finding_address,
     first_position,
     linked_summary,
-    name_of,
     position_of,
 )
 from firstdrift_server.parts.summary import ComparisonSummary, WorkerView, comparison_summary, worker_view
@@ -346,7 +345,7 @@ def _place(comparison: int, finding: Finding | None, slices: Sequence[SlicePair]
     if finding is None:
         return None
     where, seen = finding.coordinates.name(), finding_address(comparison, finding, slices)
-    return Place(finding, name_of(finding), where, seen)
+    return Place(finding, finding.name, where, seen)
 
 
 def _strip_view(comparison: int, strip: Strip, wanted: Wanted, selected: SlicePair | None) -> StripView:

@@ -43,11 +43,6 @@ def finding_address(comparison: int, finding: Finding, slices: Sequence[SlicePai
     return None if position is None else tree_address(comparison, position, row=finding.row)
 
 
-def name_of(finding: Finding) -> str:
-    """Name the node of a finding, by its module where that is known."""
-    return finding.module or finding.target or finding.golden
-
-
 def findings_object(findings: Findings) -> dict[str, Any]:
     """Describe what is said first."""
     return {

@@ -17,7 +17,7 @@ from firstdrift.exports.report_json import counts_object
 from firstdrift.verdict.judgement import Finding, NodeClass, Verdict
 from firstdrift.wording.message import Message
 from firstdrift_server.context import Context
-from firstdrift_server.parts.sentence import finding_address, findings_object, first_position, name_of
+from firstdrift_server.parts.sentence import finding_address, findings_object, first_position
 from firstdrift_server.rules.judging import judging_object, judging_to_try
 from firstdrift_server.validation import read_number
 
@@ -42,7 +42,7 @@ class EffectPlace(Struct, frozen=True):
     """A first bad token or node, as one of the two says it."""
 
     where: Message
-    name: str
+    name: Message | str
     node_class: NodeClass | None
     reason: Message | None
     address: str | None
@@ -156,7 +156,7 @@ def _place(comparison: Comparison, pairs: Sequence[SlicePair], finding: Finding 
         return None
     where, reason = finding.coordinates.name(), next(iter(finding.reasons), None)
     address = finding_address(comparison.id, finding, pairs)
-    return EffectPlace(where, name_of(finding), finding.node_class, reason, address)
+    return EffectPlace(where, finding.place, finding.node_class, reason, address)
 
 
 def _tally_object(tally: "Tally") -> dict[str, Any]:

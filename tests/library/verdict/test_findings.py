@@ -8,6 +8,7 @@ from library.verdict.made_slices import SHAPE, Call, judge, make, values_of, wit
 from messages import gaps_of, ids_of
 from msgspec.structs import replace
 
+from firstdrift.exports.report_json import finding_object
 from firstdrift.model.slice import Coordinates
 from firstdrift.verdict.comparable import prompt_starts
 from firstdrift.verdict.findings import conclude
@@ -515,6 +516,18 @@ def test_the_sentence_says_what_is_wrong(call: Call, said: str) -> None:
     assert gaps_of(findings.summary, "summary.bad_node_in")["where"] == Coordinates(step=0).name()
     assert gaps_of(findings.summary, "finding.node")["bad_node"] == LINEAR
     assert set(ids_of(findings.summary)) & {said, "verbatim"}
+
+
+def test_a_node_of_the_backward_pass_is_said_to_be_one() -> None:
+    backward = "Module.layers.1.out.Linear.backward.0"
+    findings = conclude([judge(Call(backward, inputs=[0.0], outputs=[0.5])).said])
+    assert gaps_of(findings.summary, "finding.backward_of") == {"node": "layers.1.out"}
+    assert findings.first_bad_node is not None
+    assert finding_object(findings.first_bad_node) | {
+        "module": "layers.1.out",
+        "direction": "backward",
+        "place": Message.of("finding.backward_of", node="layers.1.out"),
+    } == finding_object(findings.first_bad_node)
 
 
 def test_suspects_are_other_faults_of_the_same_step_the_strongest_first() -> None:
