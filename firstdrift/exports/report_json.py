@@ -182,6 +182,7 @@ def _confidence_object(confidence: Confidence | None) -> dict[str, Any] | None:
     return {
         "certainty": confidence.certainty.value,
         "margin": confidence.margin,
+        "limit": confidence.limit,
         "basis": confidence.basis.value,
         "slices": confidence.slices,
         "said": confidence.said,

@@ -20,7 +20,7 @@ from firstdrift.operators.unknown import unknown_messages
 from firstdrift.plurals import counted
 from firstdrift.verdict.judgement import Counts, Finding, Findings, InputDifference, Overflow, Remedy
 from firstdrift.wording.message import Message
-from firstdrift.wording.text import text_of
+from firstdrift.wording.text import number, text_of
 
 if TYPE_CHECKING:
     from firstdrift.comparison.algorithms import Summary
@@ -98,7 +98,9 @@ def report_text(report: Report) -> str:
     lines += _count_lines(report.counts) if report.slices else []
     lines += _coverage_lines(report)
     if moved := report.options.thresholds.moved():
-        lines.append(_row("thresholds", ", ".join(f"{name}={value:g}" for name, value in moved.items())))
+        lines.append(
+            _row("thresholds", ", ".join(f"{name}={number(value, 'g')}" for name, value in moved.items()))
+        )
     lines += _listed(report.notes(), lambda note: _row("note", text_of(note)))
     lines += _unpaired_lines("golden", report.pairing.unmatched_golden)
     lines += _unpaired_lines("target", report.pairing.unmatched_target)
@@ -190,7 +192,7 @@ _METRICS: Final = {
 
 def _metrics(values: Mapping[str, float | int | None]) -> str:
     known = ((name, values.get(metric)) for metric, name in _METRICS.items())
-    return ", ".join(f"{name} {value:.3g}" for name, value in known if value is not None)
+    return ", ".join(f"{name} {number(float(value))}" for name, value in known if value is not None)
 
 
 def _other_lines(findings: Findings) -> list[str]:

@@ -19,6 +19,7 @@ from firstdrift.metrics.measurement import MeasurementKind
 from firstdrift.model.node import Direction
 from firstdrift.model.tensor import UNDERFLOW, Role
 from firstdrift.verdict.conditioning import Term
+from firstdrift.verdict.confidence import Excess
 from firstdrift.verdict.evidence import Evidence
 from firstdrift.verdict.fixed_thresholds import MADE_OF, STATISTICS_ROUNDING
 from firstdrift.verdict.layer_outliers import PeerGroup
@@ -187,10 +188,11 @@ def differing_parameter(evidence: Evidence, error: RowErrors, roundoff: float) -
     return max(beyond, key=excess.__getitem__, default=None)
 
 
-def excess_of_parameter(evidence: Evidence, pair: int) -> float | None:
-    """Return the error of a parameter over what its dtypes and training explain; None without a number."""
-    excess = _excess(evidence, pair, evidence.pair_errors[pair].roundoff)
-    return excess if math.isfinite(excess) and excess else None
+def excess_of_parameter(evidence: Evidence, pair: int) -> Excess | None:
+    """Return the error of a parameter and what its dtypes and training explain; None without a number."""
+    error = evidence.pair_errors[pair]
+    margin = _excess(evidence, pair, error.roundoff)
+    return Excess(error.value, error.value / margin) if math.isfinite(margin) and margin else None
 
 
 def _excess(evidence: Evidence, pair: int, roundoff: float) -> float:

@@ -23,6 +23,7 @@ from firstdrift.verdict.added_inside import added_inside, explained_by_added
 from firstdrift.verdict.case import Case, Progress, case_of
 from firstdrift.verdict.classes import ENTERED, ClassRule, rule_of
 from firstdrift.verdict.conditioning import error_of_sum
+from firstdrift.verdict.confidence import Excess
 from firstdrift.verdict.evidence import Evidence
 from firstdrift.verdict.explanations import PEERS, excused_by, explain, factor_of, floor_of, jumps
 from firstdrift.verdict.fixed_thresholds import NOISE_BEFORE, UNLIKE_BEFORE
@@ -47,7 +48,7 @@ class Classified(Struct, gc=False):
         entered: the error entered through this input, which nothing recorded explains.
         is_tie: it chose otherwise among values that are equal within rounding.
         is_shown_by_no_pair: it is an error, though no pair of tensors is off.
-        margin: the error over the limit that it exceeds; None where no number decided.
+        excess: the error and the limit that it exceeds; None where no number decided.
         by_peers: nothing but the same node of other layers says that it is off.
         rule: "class.source", the rule that decided; of a clean row with an error what excuses it,
             "explanation.input".
@@ -60,7 +61,7 @@ class Classified(Struct, gc=False):
     entered: int | None = None
     is_tie: bool = False
     is_shown_by_no_pair: bool = False
-    margin: float | None = None
+    excess: Excess | None = None
     by_peers: bool = False
     rule: str | None = None
 
@@ -239,12 +240,12 @@ def _name(case: Case, own: Classified, rule: ClassRule) -> None:
     own.node_class, own.reasons, own.worst_pair = rule.node_class, rule.reasons(case), rule.pair(case)
     own.is_tie, own.is_shown_by_no_pair = rule.is_tie, rule.is_shown_by_no_pair
     if case.jumped:
-        _tell_margin(case, own)
+        _tell_excess(case, own)
     excuse = excused_by(case) if rule.id == "clean" else None
     own.rule = rule.name if excuse is None else f"explanation.{excuse}"
 
 
-def _tell_margin(case: Case, own: Classified) -> None:
+def _tell_excess(case: Case, own: Classified) -> None:
     """Note by how much an output error exceeds what explains it, and whether its peers alone tell."""
     if case.scaled:
         own.margin = case.scaled
@@ -253,12 +254,12 @@ def _tell_margin(case: Case, own: Classified) -> None:
     floor, by = floor_of(case)
     error = case.error.output or 0.0
     limit = max(explained, floor)
-    own.margin = _over(error, limit)
+    own.excess = _over(error, limit)
     own.by_peers = by == PEERS and error <= case.limits.floor * case.roundoff
 
 
-def _over(error: float, limit: float) -> float | None:
-    return error / limit if math.isfinite(error) and limit else None
+def _over(error: float, limit: float) -> Excess | None:
+    return Excess(error, limit) if math.isfinite(error) and limit else None
 
 
 def _go_on(case: Case, own: Classified) -> None:
@@ -437,7 +438,7 @@ def _blame_what_surrounds(case: Case, classified: Sequence[Classified]) -> None:
     blamed.node_class = NodeClass.NON_FINITE if Role.INPUT in error.non_finite else NodeClass.SOURCE
     blamed.entered = blamed.worst_pair = error.input_pair
     blamed.reasons = (entered(evidence, case.row, error, blamed=surrounding, is_maker=maker is not None),)
-    blamed.rule, blamed.margin = ENTERED.name, _over(case.error.input or 0.0, _limit_of_input(case))
+    blamed.rule, blamed.excess = ENTERED.name, _over(case.error.input or 0.0, _limit_of_input(case))
     if alone is not None:
         blamed.node_class = NodeClass.STRUCTURE_DIFFERS
         blamed.reasons = (runs_alone(evidence, alone, case.row, error),)

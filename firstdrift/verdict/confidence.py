@@ -13,7 +13,7 @@ token, step or rank) is one step surer.
 """
 
 from enum import StrEnum
-from typing import Final
+from typing import Final, NamedTuple
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -58,11 +58,24 @@ class Basis(StrEnum):
     """Nothing but the same node of other layers says that it is off."""
 
 
+class Excess(NamedTuple):
+    """An error, and the limit that it exceeds."""
+
+    error: float
+    limit: float
+
+    @property
+    def margin(self) -> float:
+        """The error over the limit."""
+        return self.error / self.limit
+
+
 class Confidence(Struct, frozen=True, gc=False):
     """How sure a finding is, and why.
 
     Attributes:
         margin: its error over the limit that it exceeds, 1 at least; None where no number decided.
+        limit: that limit; None where no number decided, and of what an earlier version found.
         slices: in how many slices an error begins at the same node.
     """
 
@@ -70,6 +83,7 @@ class Confidence(Struct, frozen=True, gc=False):
     basis: Basis
     margin: float | None = None
     slices: int = 1
+    limit: float | None = None
 
     @property
     def said(self) -> Message:
@@ -81,6 +95,7 @@ class Confidence(Struct, frozen=True, gc=False):
             certainty=Message.of(f"confidence.{self.certainty}"),
             basis=Message.of(f"confidence.basis_{self.basis}"),
             margin=self.margin,
+            limit=self.limit,
             slices=self.slices,
         )
 
@@ -100,17 +115,21 @@ def basis_of(kind: MeasurementKind | None, *, by_peers: bool = False, is_modelle
     return known if is_modelled or known is not Basis.VALUES else Basis.UNMODELLED
 
 
-def confidence_in(basis: Basis, margin: float | None) -> Confidence:
-    """Say how sure a finding of one slice is."""
+def confidence_in(basis: Basis, excess: Excess | None) -> Confidence:
+    """Say how sure a finding of one slice is; without an excess no number decided."""
+    if excess is None:
+        return Confidence(Certainty.SUSPECTED if basis is Basis.PEERS else Certainty.CERTAIN, basis)
+    return Confidence(_certainty(basis, excess.margin), basis, excess.margin, limit=excess.limit)
+
+
+def _certainty(basis: Basis, margin: float) -> Certainty:
     if basis is Basis.PEERS:
-        return Confidence(Certainty.SUSPECTED, basis, margin)
-    if margin is None:
-        return Confidence(Certainty.CERTAIN, basis)
+        return Certainty.SUSPECTED
     is_exact = basis not in {Basis.STATISTICS, Basis.UNMODELLED}
     certain = (CERTAIN_FROM_VALUES if is_exact else CERTAIN_FROM_STATISTICS).value
     likely = (LIKELY_FROM_VALUES if is_exact else LIKELY_FROM_STATISTICS).value
     known = Certainty.CERTAIN if margin >= certain else Certainty.LIKELY
-    return Confidence(known if margin >= likely else Certainty.SUSPECTED, basis, margin)
+    return known if margin >= likely else Certainty.SUSPECTED
 
 
 def seen_in(confidence: Confidence, slices: int) -> Confidence:

@@ -78,13 +78,16 @@ def _where(evidence: Evidence, index: int) -> Reasons:
 def _confidence(evidence: Evidence, row: TreeRow, at: int | None, classified: Classified) -> Confidence:
     """Say how sure the finding of a row is, that a pair shows, or none."""
     kind = evidence.measurements[at].kind if at is not None else None
-    margin = classified.margin
+    excess = classified.excess
     if classified.node_class is NodeClass.WEIGHTS_DIFFER and at is not None:
-        margin = excess_of_parameter(evidence, at)
+        by_weight = excess_of_parameter(evidence, at)
+        # Where the weight is within its limit, it was the output that decided.
+        if excess is None or by_weight is None or by_weight.margin > 1:
+            excess = by_weight
     elif classified.node_class is NodeClass.STRUCTURE_DIFFERS:
-        kind, margin = None, None
+        kind, excess = None, None
     is_modelled = classified.rule != SOURCE.name or not is_without_model(evidence, row)
-    return confidence_in(basis_of(kind, by_peers=classified.by_peers, is_modelled=is_modelled), margin)
+    return confidence_in(basis_of(kind, by_peers=classified.by_peers, is_modelled=is_modelled), excess)
 
 
 def worst_finding(evidence: Evidence, judged: Sequence[RowJudgement]) -> Finding | None:

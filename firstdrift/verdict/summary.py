@@ -25,11 +25,13 @@ _WHAT: Final = {
     NodeClass.SOURCE: Message.of("finding.source"),
     NodeClass.WEIGHTS_DIFFER: Message.of("finding.weights"),
     NodeClass.NON_FINITE: Message.of("finding.non_finite"),
-    NodeClass.STRUCTURE_DIFFERS: Message.of("finding.structure"),
     NodeClass.PROPAGATED: Message.of("finding.first_given"),
 }
 _GIVEN: Final = "finding.given"
 """The reason of a node that was reached by what its own rank gives to the others, and by nothing else."""
+
+_OPTIMIZER: Final = "reason.optimizer"
+"""The reason of a weight whose gradient agreed before it was trained."""
 
 _TELLING: Final = frozenset({"reason.sum", VERBATIM})
 """Reasons that say which node it is: a sum has no name of its own, but what was added has."""
@@ -183,6 +185,10 @@ def _bad_node(bad_token: Finding | None, bad_node: Finding, *, alone: bool) -> M
 def _what(bad_node: Finding) -> Message:
     """Say what is wrong with a node."""
     reason = bad_node.reasons[0]
+    if bad_node.node_class is NodeClass.STRUCTURE_DIFFERS:
+        return reason  # which says what is done otherwise
+    if any(one.id == _OPTIMIZER for one in bad_node.reasons):
+        return Message.of("finding.optimizer")
     what = _WHAT.get(bad_node.node_class or NodeClass.SOURCE)
     if what is None or (bad_node.node_class is NodeClass.PROPAGATED and reason.id != _GIVEN):
         return Message.of("finding.flagged")  # by the rules of another tool, which do not ask what came in

@@ -26,6 +26,8 @@ LANGUAGES: Final = ("en", "zh")
 _NOTHING: Final = "-"
 _RULES: Final = "rule"
 _RULES_FOLDER: Final = "rules"
+_PLAIN: Final = 6
+"""From this power of ten on, a number is written with its exponent."""
 _GAP: Final = "…"
 _BEFORE_LAST: Final = frozenset({"and", "or", "和", "或"})
 _LIST_COMMA: Final = {"en": ", ", "zh": "、"}
@@ -162,7 +164,7 @@ class _Words(Formatter):
                 return format(float(value), format_spec)  # "NaN" and "Infinity" come so out of JSON
             case None | str() | bool():
                 return _NOTHING if value is None else str(value)
-        return _number(value, format_spec)
+        return number(value, format_spec)
 
 
 def _listed(parts: Sequence[str], joint: str, comma: str) -> str:
@@ -172,10 +174,15 @@ def _listed(parts: Sequence[str], joint: str, comma: str) -> str:
     return (joint or comma).join(parts)
 
 
-def _number(value: float, format_spec: str) -> str:
+def number(value: float, format_spec: str = "") -> str:
+    """Write a number as texts have it: three digits, exponents short and only where they are needed."""
     if "|" in format_spec:
         return _counted(int(value), format_spec)
-    return format(value, format_spec or (".3g" if isinstance(value, float) else ""))
+    written = format(value, format_spec or (".3g" if isinstance(value, float) else ""))
+    mantissa, _, exponent = written.partition("e")
+    if not exponent:
+        return written
+    return f"{float(written):,.0f}" if 0 < int(exponent) < _PLAIN else f"{mantissa}e{int(exponent)}"
 
 
 def _counted(number: int, forms: str) -> str:

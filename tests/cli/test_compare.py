@@ -261,6 +261,8 @@ FINDING = COORDINATES | {
     "golden",
     "target",
     "module",
+    "direction",
+    "place",
     "tensor",
     "class",
     "verdict",

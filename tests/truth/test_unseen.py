@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from messages import ids_of
 
 from firstdrift import compare
 from firstdrift.comparison.exit_status import exit_status
@@ -74,3 +75,20 @@ def is_at(module: str | None, place: str) -> bool:
 def test_each_pair_is_expected_to_be_something() -> None:
     assert {path.name.removesuffix(".tar.xz") for path in HERE.glob("*.tar.xz")} == set(EXPECTED)
     assert len(EXPECTED) > 20
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("bw_kernel.whisper.train.stat.mix", "finding.backward_of"),
+        ("frozen.xglm.train.stat.mix", "reason.one_sided_gradient_tensor_golden"),
+        ("softcap_missing.gemma2.train.stat.mix", "reason.runs_alone_golden"),
+        ("router_topk_off.deepseek_v2.fwd.stat.mix", "reason.argument"),
+        ("opt_betas.xglm.steps.stat.L0", "finding.optimizer"),
+    ],
+)
+def test_the_first_sentence_says_what_is_done_otherwise(name: str, said: str, tmp_path: Path) -> None:
+    findings = compared(name, tmp_path).findings
+    assert said in ids_of(findings.summary)
+    sure = findings.first_bad_node.confidence
+    assert sure.margin is None or (sure.margin > 1 and sure.limit > 0)

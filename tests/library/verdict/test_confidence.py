@@ -4,7 +4,7 @@ import pytest
 from library.verdict.made_slices import Call, judge
 
 from firstdrift.model.slice import Coordinates
-from firstdrift.verdict.confidence import Basis, Certainty, confidence_in, seen_in
+from firstdrift.verdict.confidence import Basis, Certainty, Excess, confidence_in, seen_in
 from firstdrift.verdict.findings import conclude
 from firstdrift.verdict.judgement import Finding
 from firstdrift.wording.text import LANGUAGES, text_of
@@ -40,13 +40,13 @@ def found(*calls: Call, steps: int = 1) -> Finding:
 def test_the_margin_and_the_basis_say_how_sure_it_is(
     basis: Basis, margin: float | None, certainty: Certainty
 ) -> None:
-    known = confidence_in(basis, margin)
+    known = confidence_in(basis, None if margin is None else Excess(margin, 1.0))
     assert known.certainty is certainty
     assert all(text_of(known.said, language) for language in LANGUAGES)
 
 
 def test_another_slice_makes_it_one_step_surer() -> None:
-    known = confidence_in(Basis.VALUES, 1.2)
+    known = confidence_in(Basis.VALUES, Excess(1.2, 1.0))
     assert seen_in(known, 1).certainty is Certainty.SUSPECTED
     assert seen_in(known, 3).certainty is Certainty.LIKELY
     assert seen_in(confidence_in(Basis.STRUCTURE, None), 9).certainty is Certainty.CERTAIN

@@ -507,7 +507,7 @@ def test_under_the_rules_of_peers_nothing_is_found_that_they_do_not_flag() -> No
             Call(LINEAR, inputs=[0.0], outputs=[(np.ones(4), np.full(4, np.nan))]),
             "finding.non_finite",
         ),
-        (Call(LINEAR, inputs=[0.0, (1, 2)], outputs=[0.5]), "finding.structure"),
+        (Call(LINEAR, inputs=[0.0, (1, 2)], outputs=[0.5]), "reason.argument"),
     ],
 )
 def test_the_sentence_says_what_is_wrong(call: Call, said: str) -> None:

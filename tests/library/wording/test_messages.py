@@ -10,7 +10,7 @@ from firstdrift.catalogue.codec import from_text, to_text
 from firstdrift.wording import text as module
 from firstdrift.wording.message import Message, joined, verbatim
 from firstdrift.wording.plain import message_object
-from firstdrift.wording.text import text_of
+from firstdrift.wording.text import number, text_of
 
 TEXTS = {
     "en": {
@@ -59,7 +59,7 @@ def test_each_text_is_found_by_the_first_word_of_its_id(
         (Message.of("all", names=("a", "b")), "from a and b", "来自 a 和 b"),
         (Message.of("all", names=("a", "b", "c")), "from a, b and c", "来自 a、b 和 c"),
         (Message.of("cause", why=Message.of("count", nodes=2)), "since 2 nodes are off", "因为2 个节点"),
-        (Message.of("number", error=0.015, amplification=1234567.8), "1.5%, 1.23e+06", "1.5%, 1.23e+06"),
+        (Message.of("number", error=0.015, amplification=1234567.8), "1.5%, 1.23e6", "1.5%, 1.23e6"),
         (Message.of("number", error="Infinity", amplification=math.nan), "inf%, nan", "inf%, nan"),
         (joined(verbatim("{a}"), verbatim("b")), "{a}; b", "{a}\uff1bb"),
         (Message.of("later.version", size=3), "later.version size=3", "later.version size=3"),
@@ -100,3 +100,18 @@ def test_json_carries_the_id_the_arguments_and_the_text() -> None:
 
 def test_equal_messages_are_one_in_a_set() -> None:
     assert len({Message.of("names", names=("a",)), Message.of("names", names=("a",))}) == 1
+
+
+@pytest.mark.parametrize(
+    ("value", "spec", "written"),
+    [
+        (512.3, ".2g", "510"),
+        (0.0123456, "", "0.0123"),
+        (4.25e-7, ".2g", "4.3e-7"),
+        (123456.0, "", "123,000"),
+        (1e9, "g", "1e9"),
+        (1108, ",", "1,108"),
+    ],
+)
+def test_numbers_are_written_in_one_way(value: float, spec: str, written: str) -> None:
+    assert number(value, spec) == written
