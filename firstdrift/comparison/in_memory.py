@@ -8,11 +8,12 @@ from msgspec.structs import replace
 from firstdrift.comparison.clock import Clock
 from firstdrift.comparison.report import DumpSummary, Options, SliceResult
 from firstdrift.comparison.session import Planned
+from firstdrift.comparison.shown import shown
 from firstdrift.comparison.stages import plan_slice
 from firstdrift.comparison.user_hooks import Additions
 from firstdrift.errors import DumpUnreadableError
 from firstdrift.groups import not_in
-from firstdrift.matching.plan import SlicePlan
+from firstdrift.matching.plan import Messages, SlicePlan, TensorPair
 from firstdrift.metrics.measurement import Measurement
 from firstdrift.model.slice import RECORDED_ORDER, Coordinates, Dump, Problem, Slice, SliceListing
 from firstdrift.parallel.slices import read_merged, read_slice
@@ -82,6 +83,10 @@ class InMemory(KeptResults, ABC):
     def noise(self, golden: Coordinates) -> Noise:
         """Return what a healthy run shows of a golden slice."""
         return self._noise.get(golden, QUIET)
+
+    def shown(self, pair: TensorPair, measured: Measurement) -> Messages:
+        """Look at a pair of tensors from near."""
+        return shown(pair, measured)
 
     def slices(self) -> tuple[SliceResult, ...]:
         """Return what was found, in execution order."""

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from firstdrift.comparison.clock import Clock
 from firstdrift.comparison.report import SliceResult
-from firstdrift.matching.plan import SlicePlan
+from firstdrift.matching.plan import Messages, SlicePlan, TensorPair
 from firstdrift.metrics.measurement import Measurement
 from firstdrift.model.slice import Coordinates
 from firstdrift.verdict.baseline import Noise
@@ -52,6 +52,9 @@ class Storage(Protocol):
 
     def noise(self, golden: Coordinates) -> Noise:
         """Return what a healthy run shows of a golden slice."""
+
+    def shown(self, pair: TensorPair, measured: Measurement) -> Messages:
+        """Say what the values of a pair of tensors show, if they are looked at."""
 
     def keep(self, position: int, result: SliceResult, clock: Clock) -> None:
         """Keep what was found of a pair; the clock says how long it took."""
@@ -104,10 +107,11 @@ class ComparisonSession:
         if planned is None:
             self.clock.add(clock.seconds)
             return None
+        before = self._before(position)
         with clock.measure("measure"):
             measured = tuple(self._storage.measured(position, planned.plan))
             judged = judge_after(
-                self._before(position),
+                before,
                 planned.plan,
                 planned.rows,
                 measured,
@@ -115,9 +119,22 @@ class ComparisonSession:
                 limits=self._limits,
                 noise=self._storage.noise(planned.plan.golden.coordinates),
             )
+            if judged.origins and not any(one.origins for one in before):
+                judged = self._look_closely(judged, planned.plan, measured)
         self._storage.keep(position, SliceResult(planned.plan, planned.rows, measured, judged), clock)
         self.clock.add(clock.seconds)
         return without_details(judged)
+
+    def _look_closely(
+        self, judged: SliceJudgement, plan: SlicePlan, measured: Sequence[Measurement]
+    ) -> SliceJudgement:
+        """Say of the first node at which an error begins what its values show."""
+        first, *others = judged.origins
+        worst = judged.rows[first.row].worst_pair
+        if worst is None:
+            return judged
+        shown = self._storage.shown(plan.pairs[worst], measured[worst])
+        return replace(judged, origins=(replace(first, shown=shown), *others))
 
     def _before(self, position: int) -> list[SliceJudgement]:
         return [judged for at, judged in sorted(self.judged.items()) if at < position]

@@ -170,6 +170,7 @@ def finding_object(finding: Finding | None) -> dict[str, Any] | None:
         "class": finding.node_class.value if finding.node_class is not None else None,
         "verdict": finding.verdict.value,
         "reasons": list(finding.reasons),
+        "shown": list(finding.shown),
         "metrics": dict(finding.metrics),
         "confidence": _confidence_object(finding.confidence),
     }

@@ -168,6 +168,7 @@ def _finding_lines(title: str, finding: Finding | None) -> list[str]:
     lines += [_inner("rank", _rank(finding))] if finding.on_rank is not None else []
     lines += [_inner("class", finding.node_class)] if finding.node_class is not None else []
     lines += [_inner("because", text_of(reason)) for reason in finding.reasons]
+    lines += [_inner("shows", text_of(shown)) for shown in finding.shown]
     lines += [_inner("sure", text_of(finding.confidence.said))] if finding.confidence is not None else []
     numbers = _metrics(finding.metrics)
     return lines + ([f"  {finding.tensor or 'tensor':<11} {numbers}"] if numbers else [])

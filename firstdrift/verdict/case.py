@@ -192,7 +192,7 @@ def excess_of_parameter(evidence: Evidence, pair: int) -> Excess | None:
     """Return the error of a parameter and what its dtypes and training explain; None without a number."""
     error = evidence.pair_errors[pair]
     margin = _excess(evidence, pair, error.roundoff)
-    return Excess(error.value, error.value / margin) if math.isfinite(margin) and margin else None
+    return Excess(error.value, error.value / margin) if error.value and 0 < margin < math.inf else None
 
 
 def _excess(evidence: Evidence, pair: int, roundoff: float) -> float:

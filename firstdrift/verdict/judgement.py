@@ -143,6 +143,7 @@ class Finding(Struct, frozen=True):
         confidence: how sure it is; None of what other tools' rules flag, of tokens, and of what an earlier
             version found.
         direction: the pass that the node belongs to.
+        shown: what its values show of how one tensor became the other; said of the first bad node.
         operator: short name of an operator that runs right in a module which holds modules as well; None
             where the module says enough.
     """
@@ -164,6 +165,7 @@ class Finding(Struct, frozen=True):
     golden_ranks: tuple[int, ...] | None = None
     confidence: Confidence | None = None
     direction: Direction = Direction.NONE
+    shown: Reasons = ()
 
     @property
     def name(self) -> str:

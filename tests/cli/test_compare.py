@@ -269,6 +269,7 @@ FINDING = COORDINATES | {
     "reasons",
     "metrics",
     "confidence",
+    "shown",
 }
 COVERAGE = {
     "nodes",

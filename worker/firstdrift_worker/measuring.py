@@ -29,9 +29,10 @@ from typing import Final, TypeAlias
 
 from msgspec.structs import replace
 
+from firstdrift.comparison.shown import shown
 from firstdrift.comparison.stages import measure_pairs
 from firstdrift.files import confine_process
-from firstdrift.matching.plan import SlicePlan
+from firstdrift.matching.plan import Messages, SlicePlan, TensorPair
 from firstdrift.metrics.elementwise.measure import prepare_engine
 from firstdrift.metrics.measurement import Measurement, MeasurementKind
 from firstdrift.processes.children import OUTLASTS
@@ -166,6 +167,24 @@ class Measurer(AbstractContextManager["Measurer"]):
             if not chunks.running:
                 self._close_pool()
 
+    def look(self, pair: TensorPair, measured: Measurement, check: Callable[[], None]) -> Messages:
+        """Say what the values of a pair show; nothing where a process died of it.
+
+        Raises:
+            FirstdriftError: as `check`.
+        """
+        if not self._isolated and (self._roots is None or pair.data_bytes < WORTH_A_POOL):
+            return shown(pair, measured)
+        future = self._open_pool().submit(_look_within_time, pair, measured)
+        while not wait((future,), _CHECK_SECONDS).done:
+            check()
+        try:
+            return future.result()
+        except (BrokenProcessPool, MemoryError) as error:
+            log.warning("a pair could not be looked at from near: %r", error)
+            self._close_pool()
+            return ()
+
     def _measure_alone(
         self, chunk: Chunk, check: Callable[[], None]
     ) -> Iterator[tuple[Chunk, list[Measurement]]]:
@@ -244,6 +263,12 @@ def _within_time(measure: _Measure, plan: SlicePlan) -> list[Measurement]:
     size = sum(pair.data_bytes for pair in plan.pairs)
     limit_processor_time(_CHUNK_SECONDS + size / _LEAST_BYTES_A_SECOND)
     return measure(plan)
+
+
+def _look_within_time(pair: TensorPair, measured: Measurement) -> Messages:
+    """Look at a pair in a process of the pool, likewise."""
+    limit_processor_time(_CHUNK_SECONDS)
+    return shown(pair, measured)
 
 
 def _start_in_pool(roots: Sequence[Path] | None) -> None:

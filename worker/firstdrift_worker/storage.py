@@ -16,7 +16,7 @@ from firstdrift.comparison.report import SliceResult
 from firstdrift.comparison.session import Planned, without_details
 from firstdrift.comparison.stages import count_unreadable, plan_slice
 from firstdrift.groups import not_in
-from firstdrift.matching.plan import SlicePairing, SlicePlan, TensorPair
+from firstdrift.matching.plan import Messages, SlicePairing, SlicePlan, TensorPair
 from firstdrift.metrics.measurement import Measurement, MeasurementKind
 from firstdrift.model.slice import Coordinates, Slice
 from firstdrift.verdict.baseline import Noise
@@ -135,6 +135,10 @@ class CatalogueStorage:
         """Read what a healthy run shows of a golden slice."""
         with reading(self._work.engine) as session:
             return load_noise(session, self._baseline, golden)
+
+    def shown(self, pair: TensorPair, measured: Measurement) -> Messages:
+        """Look at a pair of tensors from near."""
+        return self._measurer.look(pair, measured, self._work.check)
 
     def keep(self, position: int, result: SliceResult, clock: Clock) -> None:
         """Write what was found of a pair that was planned last."""

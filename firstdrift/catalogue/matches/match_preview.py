@@ -34,7 +34,7 @@ from firstdrift.errors import LimitError, SettingsError
 from firstdrift.matching.manual.edits import Edit
 from firstdrift.matching.match import find_matches, lay_edits_on, lay_edits_over
 from firstdrift.matching.pairing import Pairing
-from firstdrift.matching.plan import Messages, SlicePlan
+from firstdrift.matching.plan import Messages, SlicePlan, TensorPair
 from firstdrift.matching.structure.suggestions import Suggestion, suggest
 from firstdrift.metrics.measurement import Measurement, MeasurementKind
 from firstdrift.model.slice import Coordinates, Slice, SliceListing
@@ -290,6 +290,11 @@ class PreviewStorage:
     def noise(self, golden: Coordinates) -> Noise:
         """Return what a healthy run shows of a golden slice."""
         return load_noise(self.session, self._noise_places, golden)
+
+    def shown(self, pair: TensorPair, measured: Measurement) -> Messages:
+        """Look at nothing: a preview reads no dump."""
+        del pair, measured
+        return ()
 
     def keep(self, position: int, result: SliceResult, clock: Clock) -> None:
         """Keep nothing."""

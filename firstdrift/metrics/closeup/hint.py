@@ -1,10 +1,14 @@
 """What a hint says."""
 
 from enum import StrEnum
+from typing import Final
 
 from msgspec import Struct
 
 from firstdrift.wording.message import Message
+
+A_SIGN: Final = 0.02
+"""So much of a number may be off where its sign is flipped."""
 
 
 class HintKind(StrEnum):
@@ -35,3 +39,18 @@ class Hint(Struct, frozen=True):
     says: Message
     before: float | None = None
     after: float | None = None
+
+
+def line_says(factor: float, shift: float = 0.0) -> Message:
+    """Write what is made of golden by a factor and a shift."""
+    if factor == 1:
+        said = Message.of("side.golden")
+    elif abs(factor + 1) < A_SIGN / 2:
+        said = Message.of("hint.flipped")
+    else:
+        said = Message.of("hint.times", factor=factor)
+    if not shift:
+        return said
+    if shift > 0:
+        return Message.of("hint.plus", line=said, shift=shift)
+    return Message.of("hint.minus", line=said, shift=-shift)

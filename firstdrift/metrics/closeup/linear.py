@@ -7,7 +7,7 @@ from math import inf, sqrt
 
 import numpy as np
 
-from firstdrift.metrics.closeup.hint import Hint, HintKind
+from firstdrift.metrics.closeup.hint import A_SIGN, Hint, HintKind, line_says
 from firstdrift.metrics.closeup.sample import Sample
 from firstdrift.metrics.dtypes import Floats
 from firstdrift.wording.message import Message
@@ -16,7 +16,6 @@ EXPLAINS = 0.3
 """A cause is named only if it leaves at most so much of the error: a tenth of its square."""
 
 _AS_GOOD = 1.5
-_A_SIGN = 0.02
 
 
 def scaled(sample: Sample) -> Hint | None:
@@ -39,7 +38,7 @@ def scaled(sample: Sample) -> Hint | None:
     if not after <= EXPLAINS * before:
         return None
     kind = HintKind.SIGN if factor < 0 else HintKind.SCALED
-    return Hint(kind, Message.of("hint.line", line=_line(factor, shift)), before, after)
+    return Hint(kind, Message.of("hint.line", line=line_says(factor, shift)), before, after)
 
 
 def _line_through(x: Floats, y: Floats) -> tuple[float, float, float]:
@@ -59,27 +58,13 @@ def sign_flipped(sample: Sample) -> Hint | None:
     """Say how many elements have the sign of the other side, if that explains the difference."""
     x, y = sample.finite_pairs
     norm, before = _norm(x), _norm(y - x)
-    flipped = np.abs(y + x) < _A_SIGN * np.abs(x)
+    flipped = np.abs(y + x) < A_SIGN * np.abs(x)
     left = _norm(np.where(flipped, y + x, y - x))
     if not norm or not flipped.any() or not left <= EXPLAINS * before:
         return None
     share = 100 * float(flipped.mean())
     says = Message.of("hint.other_sign", share=share)
     return Hint(HintKind.SIGN, says, before / norm, left / norm)
-
-
-def _line(factor: float, shift: float) -> Message:
-    if factor == 1:
-        said = Message.of("side.golden")
-    elif abs(factor + 1) < _A_SIGN / 2:
-        said = Message.of("hint.flipped")
-    else:
-        said = Message.of("hint.times", factor=factor)
-    if not shift:
-        return said
-    if shift > 0:
-        return Message.of("hint.plus", line=said, shift=shift)
-    return Message.of("hint.minus", line=said, shift=-shift)
 
 
 def _norm(values: Floats) -> float:

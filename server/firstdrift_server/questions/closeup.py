@@ -15,11 +15,12 @@ from msgspec import Struct
 from msgspec.structs import asdict
 
 from firstdrift.comparison.closeup import LoadedPair, NothingToSeeError, files_of, load_pair
+from firstdrift.comparison.shown import roundoff_of
 from firstdrift.exports.snippet import reproduction
 from firstdrift.groups import known
 from firstdrift.matching.plan import TensorPair
 from firstdrift.metrics.measurement import Measurement
-from firstdrift.model.tensor import Role, coarsest_roundoff
+from firstdrift.model.tensor import Role
 from firstdrift.wording.message import Message
 
 if TYPE_CHECKING:
@@ -124,7 +125,7 @@ def _look_closely(loaded: LoadedPair, known: Known, heads: int | None) -> "Close
     from firstdrift.metrics.closeup.look import look_closely
 
     plan, measured = known.plan, known.measurement
-    roundoff = max(coarsest_roundoff(plan.golden.dtype, plan.target.dtype), measured.stored_roundoff or 0.0)
+    roundoff = roundoff_of(plan, measured)
     errors = measured.errors
     # A place among unmasked elements alone says nothing about all of them.
     is_whole = errors is not None and errors.size == loaded.golden.size

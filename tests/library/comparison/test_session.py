@@ -6,11 +6,12 @@ from library.verdict.test_findings import logits
 from firstdrift.comparison.clock import Clock
 from firstdrift.comparison.report import SliceResult
 from firstdrift.comparison.session import ComparisonSession, Planned, in_time
-from firstdrift.matching.plan import SlicePlan
+from firstdrift.matching.plan import Messages, SlicePlan, TensorPair
 from firstdrift.metrics.measurement import Measurement
 from firstdrift.model.slice import Coordinates
 from firstdrift.verdict.baseline import QUIET, Noise
 from firstdrift.verdict.judgement import Finding, SliceJudgement
+from firstdrift.wording.message import Message
 
 DAMAGED = 1
 
@@ -44,6 +45,9 @@ class Tokens:
         assert golden.token is not None
         return QUIET
 
+    def shown(self, pair: TensorPair, _: Measurement) -> Messages:
+        return (Message.of("shown.values", tensor=pair.target.label, hints=()),)
+
     def keep(self, position: int, result: SliceResult, clock: Clock) -> None:
         assert clock.seconds.keys() == {"match", "measure"}
         self.results[position] = result
@@ -74,6 +78,19 @@ def test_what_only_all_slices_show_is_settled_in_the_storage() -> None:
     assert session.counts().error == 1
     assert session.conclude() == findings
     assert not session.judged[3].pairs
+
+
+def test_the_first_node_at_which_an_error_begins_is_looked_at_from_near_and_no_other() -> None:
+    storage = Tokens()
+    linear = Call("Functional.linear.0.forward", inputs=[0.0], outputs=[0.5])
+    storage.made = [make(linear, coordinates=Coordinates(token=number)) for number in (0, 1, 2)]
+    session = ComparisonSession(storage)
+    session.run((0, 2))
+    first = session.conclude().first_bad_node
+    assert first is not None
+    assert [one.arguments["tensor"] for one in first.shown] == ["output.0"]
+    assert [len(origin.shown) for origin in session.judged[2].origins] == [0]
+    assert session.judged[0].origins[0].shown == first.shown
 
 
 def test_what_was_said_before_and_still_holds_is_not_judged_anew() -> None:
