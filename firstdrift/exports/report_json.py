@@ -1,6 +1,6 @@
 """A comparison as the JSON object that the command, the API and the tests share."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice, starmap
 from typing import TYPE_CHECKING, Any
 
@@ -9,6 +9,7 @@ from msgspec.structs import asdict
 from firstdrift.comparison.report import DumpSummary, Report
 from firstdrift.matching.plan import TensorPair
 from firstdrift.model.slice import Coordinates, Problem
+from firstdrift.verdict.after_ties import FOLLOWS
 from firstdrift.verdict.confidence import Confidence
 from firstdrift.verdict.coverage import Coverage
 from firstdrift.verdict.judgement import (
@@ -39,9 +40,14 @@ def report_object(report: Report) -> dict[str, Any]:
         },
         "notes": list(report.notes()),
         "unreadable": report.unreadable,
-        "incomparable": list(starmap(incomparable_object, islice(report.incomparable(), INCOMPARABLE_SHOWN))),
+        "incomparable": list(starmap(incomparable_object, islice(_unexplained(report), INCOMPARABLE_SHOWN))),
         **_algorithms_object(report),
     }
+
+
+def _unexplained(report: Report) -> Iterator[tuple[Coordinates, TensorPair, Message]]:
+    """Yield what could not be compared, but for what follows from ties, which is counted beside them."""
+    return (found for found in report.incomparable() if found[2].id != FOLLOWS)
 
 
 def _algorithms_object(report: Report) -> dict[str, Any]:
@@ -83,6 +89,7 @@ def comparison_object(
         "unlike": findings.unlike,
         "systematic": list(map(placed_object, findings.systematic)),
         "coverage": coverage_object(findings.coverage),
+        "ties": findings.ties,
         "not_judged": _not_judged_object(findings.not_judged),
         "seconds": dict(seconds),
     }

@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import starmap
 from shlex import quote
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from firstdrift.comparison.inspection import Inspection, SliceInspection
 from firstdrift.comparison.report import DumpSummary, Report
@@ -20,6 +20,7 @@ from firstdrift.operators.unknown import unknown_messages
 from firstdrift.plurals import counted
 from firstdrift.verdict.judgement import Counts, Finding, Findings, InputDifference, Overflow, Remedy
 from firstdrift.wording.message import Message
+from firstdrift.wording.phrases import within
 from firstdrift.wording.text import number, text_of
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 _NAMED = re.compile(r" {0,2}[a-z][\w.]* {2,}")
 _SHOWN = 10
 _SUGGESTED: Final = "matches.json"
+_Incomparable: TypeAlias = tuple[Coordinates, TensorPair, Message]
 _COUNTED = ("modules", "operators", "tensors", "with_data", "with_statistics", "with_digest", "unreadable")
 
 
@@ -106,7 +108,7 @@ def report_text(report: Report) -> str:
     lines += _unpaired_lines("target", report.pairing.unmatched_target)
     lines += _problem_lines(report.golden.problems, "golden")
     lines += _problem_lines(report.target.problems, "target")
-    lines += _listed(list(report.incomparable()), lambda found: _incomparable_line(*found))
+    lines += _listed(_by_reason(report), lambda alike: _incomparable_line(*alike))
     lines += _algorithm_lines(report)
     lines.append(_row("time", f"{report.seconds['total']:.2f} s"))
     return _as_lines(lines)
@@ -127,9 +129,19 @@ def _unpaired_lines(side: str, left: Sequence[Coordinates]) -> list[str]:
     return _listed(left, lambda coordinates: _row("unpaired", f"{side}: {text_of(coordinates.name())}"))
 
 
-def _incomparable_line(coordinates: Coordinates, pair: TensorPair, reason: Message) -> str:
+def _by_reason(report: Report) -> list[tuple[int, _Incomparable]]:
+    """Put together what could not be compared for one reason: how many, and the first."""
+    found: dict[tuple[str, ...], list[_Incomparable]] = {}
+    for one in report.incomparable():
+        found.setdefault(tuple(part.id for part in within(one[2])), []).append(one)
+    return [(len(alike), alike[0]) for alike in found.values()]
+
+
+def _incomparable_line(number: int, first: _Incomparable) -> str:
+    coordinates, pair, reason = first
     where = f"{text_of(coordinates.name())}, {pair.target_node} {pair.target.label}"
-    return _row("incomparable", f"{where}: {text_of(reason)}")
+    said = f"{counted(number, 'tensor')}, first {where}" if number > 1 else where
+    return _row("incomparable", f"{said}: {text_of(reason)}")
 
 
 def _algorithm_lines(report: Report) -> list[str]:
@@ -199,6 +211,7 @@ def _metrics(values: Mapping[str, float | int | None]) -> str:
 def _other_lines(findings: Findings) -> list[str]:
     return [
         *([text_of(findings.rank_finding)] if findings.rank_finding else []),
+        *([_row("ties", text_of(findings.ties))] if findings.ties else []),
         *_listed(findings.input_differs, _input_line),
         *map(_suspect_line, findings.suspects),
         *_listed(findings.overflow, _overflow_line),

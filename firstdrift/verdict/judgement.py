@@ -305,6 +305,8 @@ class SliceJudgement(Struct, frozen=True):
         coverage: how much of the golden slice was compared; None of what an earlier version judged.
         given: error of what the model is given, where that differs too little to be something else.
         equality: by what all that was compared is equal; None if anything differs.
+        ties: how many nodes chose otherwise by a tie, with nothing wrong before.
+        after_ties: how many pairs hold other rows for that, and are incomparable.
     """
 
     coordinates: Coordinates
@@ -339,6 +341,8 @@ class SliceJudgement(Struct, frozen=True):
     coverage: Coverage | None = None
     given: float = 0.0
     equality: Equality | None = None
+    ties: int = 0
+    after_ties: int = 0
 
 
 class Remedy(StrEnum):
@@ -385,6 +389,7 @@ class Findings(Struct, frozen=True):
         systematic: what differs throughout, each once.
         coverage: how much of the golden dump was compared, of all slices that were; None of what an earlier
             version compared.
+        ties: how many nodes chose otherwise among nearly equal values, which is no error, and what follows.
         not_judged: set where no bad token or node was found, but too little was compared to say that the
             runs agree.
     """
@@ -400,6 +405,7 @@ class Findings(Struct, frozen=True):
     systematic: tuple[SystematicDifference, ...] = ()
     coverage: Coverage | None = None
     not_judged: NotJudged | None = None
+    ties: Message | None = None
 
     @property
     def has_fault(self) -> bool:

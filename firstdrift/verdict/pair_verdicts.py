@@ -1,6 +1,7 @@
 """The verdict of each pair of tensors, under our own rules: what its row is called, and what reached it."""
 
 from firstdrift.metrics.measurement import MeasurementKind
+from firstdrift.verdict.after_ties import FOLLOWS, with_other_rows
 from firstdrift.verdict.classify import Classification, affects_output
 from firstdrift.verdict.evidence import Evidence
 from firstdrift.verdict.judgement import ORIGINS, PairJudgement, Reasons, Verdict
@@ -11,13 +12,18 @@ from firstdrift.wording.message import Message
 
 def judge_pairs(evidence: Evidence, classification: Classification) -> list[PairJudgement]:
     """Judge each pair of a slice whose rows have been classified."""
-    return [_judge(evidence, classification, index) for index in range(len(evidence.plan.pairs))]
+    by_tie = with_other_rows(evidence, classification)
+    return [
+        _judge(evidence, classification, index, by_tie=index in by_tie)
+        for index in range(len(evidence.plan.pairs))
+    ]
 
 
-def _judge(evidence: Evidence, classification: Classification, index: int) -> PairJudgement:
+def _judge(evidence: Evidence, classification: Classification, index: int, *, by_tie: bool) -> PairJudgement:
     error = evidence.pair_errors[index]
     if error.value is None:
         reason = why_incomparable(evidence.plan.pairs[index], evidence.measurements[index])
+        reason = Message.of(FOLLOWS) if by_tie else reason
         return PairJudgement(Verdict.INCOMPARABLE, None, (reason,))
     row = evidence.row_of(index)
     own, outside = classification.rows[row.index], classification.input_row

@@ -297,6 +297,7 @@ ANSWER = {
     "systematic",
     "coverage",
     "not_judged",
+    "ties",
     "suspects",
     "overflow",
     "seconds",

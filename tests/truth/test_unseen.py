@@ -12,10 +12,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from messages import ids_of
+from messages import ids_of, titled
 
 from firstdrift import compare
 from firstdrift.comparison.exit_status import exit_status
+from firstdrift.exports.report_json import report_object
+from firstdrift.exports.text import report_text
+from firstdrift.wording.message import Message
 
 HERE = Path(__file__).with_name("unseen")
 EXPECTED: dict[str, dict[str, Any]] = json.loads(HERE.joinpath("expected.json").read_text("utf-8"))
@@ -92,3 +95,17 @@ def test_the_first_sentence_says_what_is_done_otherwise(name: str, said: str, tm
     assert said in ids_of(findings.summary)
     sure = findings.first_bad_node.confidence
     assert sure.margin is None or (sure.margin > 1 and sure.limit > 0)
+
+
+def test_ties_are_counted_once_with_what_follows_from_them(tmp_path: Path) -> None:
+    report = compared("h_bf16.mixtral.fwd.stat.mix.128", tmp_path)
+    assert report.findings.ties.arguments == {"nodes": 1, "tensors": 36}
+    assert report.findings.summary == Message.of("summary.agree")
+    assert report_object(report)["incomparable"] == []
+    assert report_text(report).count(titled("incomparable")) == 1
+
+
+def test_what_a_fault_makes_choose_otherwise_is_no_tie(tmp_path: Path) -> None:
+    report = compared("router_topk_off.deepseek_v2.fwd.stat.mix", tmp_path)
+    assert report.findings.ties is None
+    assert len(report_object(report)["incomparable"]) == 100
