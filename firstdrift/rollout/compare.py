@@ -231,7 +231,6 @@ def _pair(
         statistics, [scale], int((out & ~rerouted).sum()), int(common.other_token is not None), options
     )
     start = int(out.argmax()) if len(out) else 0
-    is_hinted = verdict in (RolloutVerdict.OFF, RolloutVerdict.DRIFTING)
     names = {**trainer.names, **rollout.names}
     return SequencePair(
         number=number,
@@ -250,7 +249,7 @@ def _pair(
         unmasked=common.unmasked,
         experts=common.experts,
         verdict=verdict,
-        hints=hints_of_pair(common.rollout[start:], common.trainer[start:]) if is_hinted else (),
+        hints=hints_of_pair(common.rollout[start:], common.trainer[start:], verdict),
     )
 
 

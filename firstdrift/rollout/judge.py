@@ -10,11 +10,12 @@ one that left the noise only if a layer chooses others more often than ties do.
 
 import math
 from collections.abc import Sequence
+from typing import Final
 
 import numpy as np
 from msgspec.structs import replace
 
-from firstdrift.rollout.noise import bins_of, edges_of, log_odds, shift_of
+from firstdrift.rollout.noise import bins_of, edges_of, log_odds, moved, scale_of, shift_of, telling
 from firstdrift.rollout.report import (
     Bias,
     ExpertsReport,
@@ -36,6 +37,8 @@ from firstdrift.rollout.thresholds import (
     TEMPERED,
 )
 from firstdrift.wording.message import Message
+
+_SHIFTED: Final = ("rollout.hint.shifted_on", "rollout.hint.shifted_back")
 
 
 def judge(
@@ -111,7 +114,7 @@ def summary_of(
     if verdict is RolloutVerdict.WITHIN:
         said = "within" if not counts.out else "rerouted" if counts.out == counts.rerouted else "strays"
         return Message.of(f"rollout.summary.{said}", dtype=options.dtype, out=counts.out, measured=measured)
-    return _not_finite(pairs, statistics, measured) or _off(pairs, counts, measured)
+    return _not_finite(pairs, statistics, measured) or _off(pairs, counts, measured, options)
 
 
 def _drifting(
@@ -150,8 +153,13 @@ def _not_finite(pairs: Sequence[SequencePair], statistics: Statistics, measured:
     )
 
 
-def _off(pairs: Sequence[SequencePair], counts: RolloutCounts, measured: Message) -> Message:
+def _off(
+    pairs: Sequence[SequencePair], counts: RolloutCounts, measured: Message, options: RolloutOptions
+) -> Message:
     worst = next((pair for pair in pairs if pair.first_found is not None), pairs[0])
+    if worst.verdict is RolloutVerdict.DRIFTING and _is_off_throughout(worst, options):
+        of_it = {"mean": worst.statistics.mean_abs, "tokens": worst.statistics.tokens}
+        return Message.of("rollout.summary.sequence", sequence=worst.name, measured=measured, **of_it)
     is_other = worst.first_found == worst.other_token
     return Message.of(
         "rollout.summary.other_token" if is_other else "rollout.summary.off",
@@ -163,14 +171,24 @@ def _off(pairs: Sequence[SequencePair], counts: RolloutCounts, measured: Message
     )
 
 
-def hints_of_pair(rollout: Floats, trainer: Floats) -> tuple[Message, ...]:
+def _is_off_throughout(pair: SequencePair, options: RolloutOptions) -> bool:
+    """Tell whether the noise of both halves of a sequence is larger than rounding explains."""
+    both = pair.rollout.log_probs[pair.compared], pair.trainer.log_probs[pair.compared]
+    halves = map(scale_of, np.array_split(moved(*both)[telling(*both)], 2))
+    return all(scale is not None and scale > options.explained for scale in halves)
+
+
+def hints_of_pair(rollout: Floats, trainer: Floats, verdict: RolloutVerdict) -> tuple[Message, ...]:
     """Say what the differences of a sequence look like, from where it has left the noise."""
+    if verdict not in (RolloutVerdict.OFF, RolloutVerdict.DRIFTING):
+        return ()
     found = shift_of(rollout, trainer) if len(rollout) >= SHORTEST_TAIL else None
     with np.errstate(invalid="ignore"):
         apart = float(np.abs(trainer - rollout).mean()) if found is not None else math.nan
     if found is None or not found[1] <= SHIFTED * apart:
-        return ()
-    return (Message.of("rollout.hint.shifted_on" if found[0] > 0 else "rollout.hint.shifted_back"),)
+        is_whole = verdict is RolloutVerdict.DRIFTING
+        return tuple(_tempered(log_odds(rollout), log_odds(trainer))) if is_whole else ()
+    return (Message.of(_SHIFTED[0] if found[0] > 0 else _SHIFTED[1]),)
 
 
 def hints_of_whole(
@@ -181,7 +199,7 @@ def hints_of_whole(
     experts: ExpertsReport | None,
 ) -> tuple[Message, ...]:
     """Say what the differences of all sequences look like."""
-    shifted = sum(bool(pair.hints) for pair in pairs)
+    shifted = sum(any(hint.id in _SHIFTED for hint in pair.hints) for pair in pairs)
     found = [Message.of("rollout.hint.shifted", sequences=shifted)] if shifted else []
     if experts is not None and experts.first_layer is not None:
         layer = experts.layers[experts.first_layer]

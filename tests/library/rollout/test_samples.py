@@ -10,6 +10,8 @@ from firstdrift.rollout.compare import compare_rollout
 from firstdrift.rollout.report import RolloutOptions, RolloutReport, options_of
 from firstdrift.wording.message import Message
 
+EXAMPLES = Path(__file__).parents[3] / "examples" / "rollout"
+
 
 def compared(trainer: str) -> RolloutReport:
     return compare_rollout(SAMPLES / "rollout.jsonl", SAMPLES / f"{trainer}.jsonl")
@@ -30,6 +32,14 @@ def test_each_fault_is_named_and_health_is_not_called_one(
 ) -> None:
     found = compared(trainer)
     assert (found.verdict, [hint.id for hint in found.hints]) == (verdict, hints)
+
+
+def test_a_sequence_that_is_off_throughout_is_named_and_none_of_its_tokens() -> None:
+    found = compare_rollout(EXAMPLES / "rollout.jsonl", EXAMPLES / "trainer.jsonl")
+    assert found.summary.id == "rollout.summary.sequence"
+    assert found.summary.arguments["sequence"] == found.pairs[0].name == "3"
+    assert [hint.id for hint in found.pairs[0].hints] == ["rollout.hint.flatter"]
+    assert compared("shifted").summary.id == "rollout.summary.off"
 
 
 @pytest.mark.parametrize(("trainer", "sequence", "token"), [("shifted", "2", 20), ("not_finite", "4", 30)])
