@@ -61,6 +61,23 @@ def test_the_map_shows_every_layer_of_every_slice_and_where_the_error_begins(cli
     assert 'aria-selected="true"' in page(client, f"/c/3/s/3/tree?row={found['nodes'][3][2]}")
 
 
+def selected(shown: str) -> str:
+    """Return the name of the node that is selected in a tree."""
+    (row,) = re.findall(r'aria-selected="true".*?<a class="label"[^>]* title="([^"]*)"', shown, re.DOTALL)
+    return unescape(row)
+
+
+def test_another_slice_shows_the_same_node_by_its_name(client: TestClient) -> None:
+    row = layers(client, TOKENS)["nodes"][3][2]
+    shown = page(client, f"/c/3/s/3/tree?row={row}")
+    for way in ("prev", "next"):
+        (address,) = re.findall(rf'href="([^"]*)" rel="{way}"', shown)
+        assert f"as=3.{row}" in address
+        assert selected(page(client, unescape(address))) == selected(shown)
+    assert client.get("/c/3/s/2/tree?as=99.1").status_code == 404
+    assert client.get("/c/3/s/2/tree?as=x").status_code == 422
+
+
 def test_counts_of_a_slice_are_of_pairs_and_those_of_the_tree_of_nodes(client: TestClient) -> None:
     (counted,) = re.findall(r'href="[^"]*verdict=error" data-pairs="(\d+)"', page(client, "/c/3?slice=3"))
     assert int(counted) == client.get("/api/v1/comparisons/3/slices").json()["slices"][3]["counts"]["error"]

@@ -153,6 +153,10 @@ class TreeState:
         """Write the state as the part of an address after the question mark."""
         return urlencode(self.parameters())
 
+    def at(self, row: int | None) -> Self:
+        """Select another row."""
+        return replace(self, row=row)
+
     def without_position(self) -> Self:
         """Keep the filters only: what makes sense in another slice too."""
         return replace(self, row=None, open=None, closed=None)

@@ -1,6 +1,7 @@
 """The tree of a slice as its page shows it: filters, rows, and what surrounds them."""
 
 from collections.abc import Sequence
+from urllib.parse import urlencode
 
 from msgspec import Struct
 from msgspec.structs import asdict, replace
@@ -8,7 +9,9 @@ from sqlalchemy.orm import Session
 
 from firstdrift.catalogue.comparisons.outline import Outline, rows_containing, rows_matching
 from firstdrift.catalogue.comparisons.records import get_comparison
+from firstdrift.catalogue.comparisons.sides import rows_named
 from firstdrift.catalogue.comparisons.slice_pairs import SliceLabel, get_slice_label, slice_labels_of
+from firstdrift.catalogue.comparisons.tree import get_row
 from firstdrift.errors import SettingsError
 from firstdrift.wording.message import Message
 from firstdrift_server.context import Context
@@ -153,14 +156,29 @@ def view_from(session: Session, context: Context, pair: SliceLabel, parameters: 
     | fold=all         | close all rows                                                         |
     | go=12            | select a row and open what it lies in                                  |
     | next=bad         | go to the next bad row; also origin, unmatched; previous=... backwards |
+
+    Without a row, as=2.100 selects the node that row 100 of slice 2 stands for, if it is here too.
     """
     outline = context.outline(session, pair)
     state = TreeState.read(parameters)
+    if state.row is None and (other := parameters.get("as")):
+        state = state.at(_row_as_in(session, pair, other))
     search = rows_matching if state.is_regex else rows_containing
     containing = search(session, pair.id, state.text) if state.text else None
     view = view_tree(outline, state, containing)
     after = after_step(view, parameters)
     return view if after is None else step_to(view, after, containing)
+
+
+def _row_as_in(session: Session, pair: SliceLabel, other: str) -> int | None:
+    """Find the row of a node of another slice by its name on either side; None if it is not here."""
+    position, row = (read_number(part, "as") for part in other.partition(".")[::2])
+    there = get_slice_label(session, pair.comparison_id, position or 0)
+    node = get_row(session, there.id, row or 0).tree
+    for side, names in (("target", node.target), ("golden", node.golden)):
+        if (found := rows_named(session, pair.id, side, names)).size:
+            return int(found[0])
+    return None
 
 
 class TreePage(Struct, frozen=True):
@@ -344,7 +362,9 @@ def _neighbours(session: Session, comparison: int, position: int, state: TreeSta
 
 def neighbours_of(slices: Sequence[SliceLink], position: int, state: TreeState) -> Neighbours:
     """Say where the same view is found in the slices before and after, of which the trees are given."""
-    query = state.without_position().query()
+    chosen = state.without_position().parameters()
+    same_node = [] if state.row is None else [("as", f"{position}.{state.row}")]
+    query = urlencode(chosen + same_node)
     links = [replace(one, address=with_query(one.address, query)) for one in slices]
     here = [link.slice for link in links].index(position)
     following = links[here + 1] if here + 1 < len(links) else None

@@ -25,7 +25,7 @@ export function listenToFilters() {
   });
   tools.addEventListener("change", (event) => {
     const field = /** @type {HTMLInputElement} */ (event.target);
-    if ("goto" in field.dataset) location.assign(field.value);
+    if ("goto" in field.dataset) location.assign(withNode(field.value));
     if (field.name !== "column") return;
     const mine = ++asked.columns;
     inTurn(() => mine === asked.columns && showColumns(mine));
@@ -40,6 +40,18 @@ export function listenToFilters() {
     filter();
   });
   tools.querySelector("details.menu")?.addEventListener("toggle", sayWhatHasNoRoom);
+}
+
+/**
+ * Say in the address of another slice which node is selected here: there it is found by its name.
+ * @param {string} address
+ */
+export function withNode(address) {
+  const other = new URL(address, location.href);
+  const row = new URLSearchParams(view.query).get("row");
+  const slice = /\/s\/(\d+)\/tree$/.exec(location.pathname)?.[1];
+  if (row && slice) other.searchParams.set("as", `${slice}.${row}`);
+  return other.href;
 }
 
 function chosenByNow() {

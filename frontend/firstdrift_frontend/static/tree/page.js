@@ -4,7 +4,7 @@ import { listenForKeys } from "../lib/keys.js";
 import { copy, say, toast } from "../lib/notice.js";
 import { around, element, isForBrowser } from "../lib/parts.js";
 import { ROW, between } from "../lib/virtual_rows.js";
-import { listenToFilters } from "./filters.js";
+import { listenToFilters, withNode } from "./filters.js";
 import { choose, goTo, inTurn, isBusy, jump, onRow, take, toggle, toggling, unfold } from "./steps.js";
 import { NEXT_BAD, askAhead, body, focusSelected, list, lookAhead, panel, revealing, rows, search, setHeight, shownRow, view, write } from "./view.js";
 
@@ -58,7 +58,7 @@ const KEYS = {
 /** @param {"prev" | "next"} way */
 function toSlice(way) {
   const link = /** @type {HTMLElement | null} */ (document.querySelector(`a[rel="${way}"]`));
-  if (link) link.click();
+  if (link) location.assign(withNode(/** @type {HTMLAnchorElement} */ (link).href));
   else toast(way === "prev" ? say("There is no slice before this one") : say("There is no slice after this one"));
 }
 
@@ -125,10 +125,12 @@ rows.addEventListener("mousedown", (event) => {
 });
 
 document.addEventListener("click", (event) => {
+  const other = /** @type {HTMLAnchorElement | null} */ (around(event, "a[rel=prev], a[rel=next]"));
+  if (other) other.href = withNode(other.href);
   const step = around(event, "[data-step]")?.dataset.step;
   if (step) {
     event.preventDefault();
-    inTurn(() => take(step, { focus: false }));
+    inTurn(() => jump(step, { focus: false }));
   } else if (around(event, "[data-help]")) help();
 });
 

@@ -116,10 +116,11 @@ export function unfold() {
 /**
  * Go to another row, and say so if there is none.
  * @param {string} step
+ * @param {object} [how] as for `take`
  */
-export async function jump(step) {
+export async function jump(step, how) {
   const before = view.selected;
-  if ((await take(step)) && view.selected === before) toast(say("There is no other such row"));
+  if ((await take(step, how)) && view.selected === before) toast(say("There is no other such row"));
 }
 
 /**
