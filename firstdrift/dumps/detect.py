@@ -53,8 +53,10 @@ READERS: Final = {
 }
 """The reader of each format, in the order in which they are asked; each is imported when first asked."""
 
-_DEEPEST_SEARCH = 3
+_DEEPEST_SEARCH = 4
 _MOST_DUMPS = 6
+_MOST_MARKED = 64
+"""A dump may have many marked folders: one for each rank of each step."""
 
 
 def open_dump(path: Path) -> Dump:
@@ -91,7 +93,7 @@ def recognise(path: Path) -> tuple[str, tuple[Message, ...]] | None:
 
 def dumps_below(path: Path) -> list[Path]:
     """Find the dumps in a folder that is none itself, nearest first, at most six; none of plain files."""
-    return [] if _part_around(path) else _whole_dumps(path, _marked_folders(path))
+    return [] if _part_around(path) else _whole_dumps(path, _marked_folders(path))[:_MOST_DUMPS]
 
 
 def read_slice(dump: Dump, listing: SliceListing) -> Slice:
@@ -151,7 +153,7 @@ def _why_not(path: Path) -> DumpError:
     marked = _marked_folders(path)
     whole = _whole_dumps(path, marked)
     if len(whole) > 1:
-        names = (*(str(folder.relative_to(path)) for folder in whole), *["…"] * (len(marked) == _MOST_DUMPS))
+        names = first_names([str(folder.relative_to(path)) for folder in whole], _MOST_DUMPS)
         several = Message.of("dumps.several", dumps=names)
         return DumpNotRecognisedError(several, path=path, hint=Message.of("dumps.choose_one"))
     if whole and recognise(whole[0]):
@@ -178,11 +180,17 @@ def _no_dump(path: Path) -> DumpError:
 
 
 def _whole_dumps(path: Path, marked: list[Path]) -> list[Path]:
-    """Return the dump that each marked folder below a path belongs to; the folder if it makes none."""
-    below = {folder: [folder, *folder.parents] for folder in marked if folder != path}
-    around = {folder: above[: above.index(path)] for folder, above in below.items()}
-    whole = (next(filter(recognise, reversed(around.get(folder, []))), folder) for folder in marked)
-    return list(dict.fromkeys(whole))
+    """Return the dumps that marked folders below a path belong to; the folder if it makes none.
+
+    They are at most one more than are named.
+    """
+    found: list[Path] = []
+    for folder in marked:
+        if len(found) <= _MOST_DUMPS and not any(map(folder.is_relative_to, found)):
+            above = [folder, *folder.parents]
+            around = above[: above.index(path)]
+            found.append(next(filter(recognise, reversed(around)), folder))
+    return found
 
 
 def _part_around(path: Path) -> Part | None:
@@ -193,8 +201,8 @@ def _part_around(path: Path) -> Part | None:
 
 
 def _marked_folders(path: Path) -> list[Path]:
-    """Find the folders with marks of a format, at a path or below it; at most six."""
-    return search_folders(path, _is_marked, deepest=_DEEPEST_SEARCH, most=_MOST_DUMPS).folders
+    """Find the folders with marks of a format, at a path or below it, as many as are looked at."""
+    return search_folders(path, _is_marked, deepest=_DEEPEST_SEARCH, most=_MOST_MARKED).folders
 
 
 def _is_marked(folder: Path) -> bool:

@@ -8,8 +8,8 @@
 | suspected | less, or only peers of other layers say so                                                    |
 
 Statistics bound errors from below, those of inputs too: so more is asked of them, and as much of the values
-of an operator that has no error model and was given what is off. What a second slice shows as well (another
-token, step or rank) is one step surer.
+of an operator that has no error model and was given what is off. A finding repeated in another slice (token,
+step or rank) rises one step in certainty.
 """
 
 from enum import StrEnum

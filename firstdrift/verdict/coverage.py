@@ -70,6 +70,11 @@ class Coverage(Tally, frozen=True):
         return self.has_nodes and self.has_outputs
 
     @property
+    def is_one_tensor(self) -> bool:
+        """Whether each dump is of one node, and that was compared: two tensors, and no model."""
+        return self.nodes == self.compared_nodes == self.target_nodes == 1
+
+    @property
     def said(self) -> Message:
         """How much was compared, as a clause."""
         if not self.left_out:
@@ -78,6 +83,8 @@ class Coverage(Tally, frozen=True):
 
     @property
     def _said_of_compared(self) -> Message:
+        if self.is_one_tensor:
+            return Message.of("coverage.one_tensor")
         nodes = Message.of("coverage.nodes", nodes=self.nodes, compared=self.compared_nodes)
         if not self.outputs:
             return Message.of("coverage.no_outputs_recorded", nodes=nodes)

@@ -210,9 +210,10 @@ def thresholds_of_words(words: Iterable[str]) -> Thresholds:
 def _value(name: str, text: str | float) -> float:
     if name not in ABOUT:
         near = tuple(get_close_matches(name, ABOUT, n=3))
-        hint = Message.of("thresholds.hint.similar", names=near)
-        every = Message.of("thresholds.hint.all", names=tuple(ABOUT))
-        raise SettingsError(Message.of("thresholds.unknown", name=name), hint=hint if near else every)
+        hint = Message.of("thresholds.hint.all", names=tuple(ABOUT))
+        if near:
+            hint = Message.of("thresholds.hint.similar", names=near, all=tuple(ABOUT))
+        raise SettingsError(Message.of("thresholds.unknown", name=name), hint=hint)
     about = ABOUT[name]
     try:
         value = float(text)

@@ -80,6 +80,8 @@ def _summed_up(
     if other_model is not None:
         where = other_model.coordinates.name()
         return Message.of("summary.other_model", where=where, facts=other_model.unlike)
+    if bad_node is not None and alone and bad_token is None and _is_one_tensor(judgements[0]):
+        return Message.of("summary.two_tensors", off=how_far_off(judgements[0]))
     if bad_node is not None:
         return _bad_node(bad_token, bad_node, alone=alone)
     if bad_token is not None:
@@ -90,6 +92,11 @@ def _summed_up(
         where = inputs[0].coordinates.name()
         return Message.of("summary.other_inputs", where=where, reason=inputs[0].reason)
     return _nothing_bad(judgements)
+
+
+def _is_one_tensor(judged: SliceJudgement) -> bool:
+    """Tell whether a tensor was compared with another, and neither is of a model."""
+    return judged.counts.pairs == 1 and judged.coverage is not None and judged.coverage.is_one_tensor
 
 
 def _nothing_bad(judgements: Sequence[SliceJudgement]) -> Message:

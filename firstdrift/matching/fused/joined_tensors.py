@@ -23,7 +23,7 @@ from firstdrift.matching.tree import is_operator, tensors_of
 from firstdrift.model.node import Direction, Node
 from firstdrift.model.tensor import Role, Sharding, TensorRecord, join_statistics, shared_location
 from firstdrift.wording.message import Message
-from firstdrift.wording.phrases import shape
+from firstdrift.wording.phrases import shape, side_named
 
 Shape: TypeAlias = tuple[int, ...]
 
@@ -201,13 +201,19 @@ class _Fused(Struct, frozen=True):
         nodes = zip(self.parts, parts, strict=True)
         return [self._pair(Tensor(node.name, part), whole, ()) for node, part in nodes]
 
+    def _why_apart(self, parts: list[TensorRecord], whole: TensorRecord) -> Message:
+        if whole.shape is not None and 0 in whole.shape:
+            side = side_named("target" if self.parts_are_golden else "golden")
+            return Message.of("matching.incomparable.whole_is_empty", side=side)
+        shapes = tuple(map(_shape, parts))
+        return Message.of("matching.incomparable.parts_do_not_join", parts=shapes, whole=_shape(whole))
+
     def _concatenated(self, parts: list[TensorRecord], whole: TensorRecord) -> TensorPair:
         axis = joined_axis(parts, whole)
         joined = join_records(parts, -1 if axis is None else axis)
         first = Tensor(self.parts[0].name, joined, tuple(parts))
         if axis is None:
-            shapes = tuple(map(_shape, parts))
-            why = Message.of("matching.incomparable.parts_do_not_join", parts=shapes, whole=_shape(whole))
+            why = self._why_apart(parts, whole)
             return replace(self._pair(first, whole, (), Joining.CONCATENATED), incomparable=why)
         said = (Message.of(_JOINED_ALONG[axis], parts=self._names()),)
         pair = self._pair(first, whole, said + say_arranged([*parts, whole]), Joining.CONCATENATED)

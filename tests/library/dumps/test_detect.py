@@ -223,3 +223,15 @@ def test_recognising_a_dump_imports_nothing_heavy() -> None:
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "set()"
+
+
+def test_dumps_of_many_ranks_in_folders_of_folders_are_all_listed(tmp_path: Path) -> None:
+    names = [f"{pair}/{side}" for pair in ("a", "b", "c") for side in ("golden", "target")]
+    for name in names:
+        for rank in range(9):
+            folder = tmp_path / name / "step0" / f"rank{rank}"
+            folder.mkdir(parents=True)
+            (folder / "dump.json").write_text('{"task": "statistics", "level": "L1", "data": {}}')
+    with refuses(DumpNotRecognisedError, "dumps.several", dumps=tuple(names)):
+        open_dump(tmp_path)
+    assert dumps_below(tmp_path) == [tmp_path / name for name in names]
