@@ -3,6 +3,7 @@
 short(1.2345e-05)    ─▶  "1.23e-5"
 short(0.97572)       ─▶  "0.976"
 short(0.9999863)     ─▶  "0.999986"    (what is short of one counts, as in a cosine)
+short(1 - 3e-14)     ─▶  "1 - 3e-14"
 short(151936.0)      ─▶  "151,936"
 exact(1.2345e-05)    ─▶  "1.2345e-05"
 """
@@ -12,6 +13,9 @@ import math
 DASH = "\N{EN DASH}"
 PLAIN = 1e-3, 1e6
 """Magnitudes between these are written without an exponent."""
+
+PLAIN_SHORT = 1e-7
+"""What is short of one by less is written as that."""
 
 
 def short(value: float | None) -> str:
@@ -24,7 +28,11 @@ def short(value: float | None) -> str:
         return f"{int(value):,}"
     if PLAIN[0] <= abs(value) < PLAIN[1]:
         return _significant(value)
-    mantissa, _, exponent = f"{value:.2e}".partition("e")
+    return _as_power(value, 2)
+
+
+def _as_power(value: float, digits: int = 0) -> str:
+    mantissa, _, exponent = f"{value:.{digits}e}".partition("e")
     return f"{mantissa}e{int(exponent)}"
 
 
@@ -80,6 +88,9 @@ def _significant(value: float) -> str:
     """Write three significant digits, or where these would say one, as many as tell it from one."""
     decimals = _decimals(value)
     short_of_one = 1 - abs(value)
+    if 0 < short_of_one < PLAIN_SHORT:
+        rest = _as_power(short_of_one)
+        return f"-1 + {rest}" if value < 0 else f"1 - {rest}"
     if 0 < short_of_one < 5e-3:  # noqa: PLR2004 - where three digits begin to round to one
         decimals = min(15, 1 - math.floor(math.log10(short_of_one)))
     return f"{value:,.{decimals}f}"
