@@ -502,3 +502,20 @@ def test_the_menu_of_columns_says_which_has_no_room(
     expect(page.locator("[name=column][value=golden]")).to_be_checked()
     expect(page.locator(".head .golden-cell")).to_be_visible(visible=is_shown)
     expect(page.locator("#no-room")).to_be_visible(visible=not is_shown)
+
+
+@pytest.mark.parametrize("address", [TREE, "/c/1/s/0/match"])
+def test_a_narrow_window_does_not_scroll_sideways(dashboard: Dashboard, page: Page, address: str) -> None:
+    dashboard.open("/c/1")
+    dashboard.wait_for_comparison()
+    page.set_viewport_size({"width": 600, "height": 800})
+    dashboard.open(address)
+    expect(page.locator("[data-row]").first).to_be_visible()
+    assert page.evaluate("document.documentElement.scrollWidth") <= 600
+
+
+def test_a_jump_to_what_is_not_there_says_so(page: Page, selected: Locator) -> None:
+    before = row_of(selected)
+    page.locator("[data-step='next=unmatched']").click()
+    expect(page.locator("#toast, .toast").first).to_be_visible()
+    assert row_of(selected) == before

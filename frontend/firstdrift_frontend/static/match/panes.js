@@ -137,7 +137,7 @@ function pane(body) {
     line.dataset.free = found.free;
     line.textContent = found.doubtful
       ? say("{free} unmatched, {doubtful} doubtful of {nodes}", counts)
-      : say("{free} unmatched of {nodes}", counts);
+      : say("{free} unmatched of {nodes} rows", counts);
   }
 
   /** Pick all rows from where the pick began to the active one. */
