@@ -3,13 +3,13 @@
 Neither is an error, and the second is bound to be incomparable: so it is said once, and counted.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from firstdrift.matching.plan import TensorPair
 from firstdrift.verdict.classify import Classification
 from firstdrift.verdict.evidence import Evidence
-from firstdrift.wording.message import Message
+from firstdrift.verdict.judgement import PairJudgement, Ties
 
 FOLLOWS = "pair.other_rows_by_tie"
 """What is said of a pair that cannot be compared because of a tie."""
@@ -26,20 +26,16 @@ class _Tie(NamedTuple):
 def with_other_rows(evidence: Evidence, classification: Classification) -> frozenset[int]:
     """Return the pairs that hold another number of rows on the two sides because of a tie."""
     ties = list(_ties(evidence, classification))
-    return (
-        frozenset(
-            index
-            for index, pair in enumerate(evidence.plan.pairs)
-            if _has_other_rows(pair) and _is_after(evidence, ties, index)
-        )
-        if ties
-        else frozenset()
-    )
+    if not ties:
+        return frozenset()
+    numbered = enumerate(evidence.plan.pairs)
+    return frozenset(at for at, pair in numbered if _has_other_rows(pair) and _is_after(evidence, ties, at))
 
 
-def nodes_with_ties(evidence: Evidence, classification: Classification) -> int:
-    """Count the places where a node chose otherwise, and nothing was wrong before."""
-    return len({(tie.first, tie.last) for tie in _ties(evidence, classification)})
+def ties_of(evidence: Evidence, classification: Classification, pairs: Sequence[PairJudgement]) -> Ties:
+    """Count where nodes chose otherwise, with nothing wrong before, and the pairs that follow from it."""
+    places = {(tie.first, tie.last) for tie in _ties(evidence, classification)}
+    return Ties(len(places), sum(FOLLOWS in [said.id for said in pair.reasons] for pair in pairs))
 
 
 def _ties(evidence: Evidence, classification: Classification) -> Iterator[_Tie]:
@@ -69,10 +65,3 @@ def _has_other_rows(pair: TensorPair) -> bool:
     if golden is None or target is None or len(golden) != len(target):
         return False
     return sum(one != other for one, other in zip(golden, target, strict=True)) == 1
-
-
-def ties_said(nodes: int, tensors: int) -> Message | None:
-    """Say once how many nodes chose otherwise, and how many tensors follow from it."""
-    if not nodes:
-        return None
-    return Message.of("ties.followed" if tensors else "ties.alone", nodes=nodes, tensors=tensors)

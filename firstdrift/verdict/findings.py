@@ -12,7 +12,6 @@ from firstdrift.matching.plan import SlicePlan
 from firstdrift.metrics.measurement import Measurement, MeasurementKind
 from firstdrift.model.slice import Coordinates
 from firstdrift.parallel.point_to_point import is_communication
-from firstdrift.verdict.after_ties import ties_said
 from firstdrift.verdict.baseline import QUIET, Noise
 from firstdrift.verdict.bitwise import BITWISE, conclude_bitwise
 from firstdrift.verdict.communication import Explained, explain
@@ -28,6 +27,7 @@ from firstdrift.verdict.judgement import (
     NodeClass,
     SliceJudgement,
     SystematicDifference,
+    Ties,
     Verdict,
 )
 from firstdrift.verdict.movable_thresholds import DEFAULTS, Thresholds
@@ -120,7 +120,7 @@ class AllSlices:
             suspects=tuple(suspects[:_SUSPECTS]),
             overflow=tuple(overflow for judged in ordered for overflow in judged.overflow),
             systematic=systematic,
-            ties=ties_said(sum(one.ties for one in ordered), sum(one.after_ties for one in ordered)),
+            ties=sum((one.ties for one in ordered), Ties()).said,
             unlike=ordered[0].unlike if ordered and all(judged.unlike for judged in ordered) else None,
         )
 

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from firstdrift.errors import SettingsError
 from firstdrift.matching.plan import SlicePlan
 from firstdrift.metrics.measurement import Measurement
-from firstdrift.verdict.after_ties import FOLLOWS, nodes_with_ties
+from firstdrift.verdict.after_ties import ties_of
 from firstdrift.verdict.bit_rules import judge_bitwise
 from firstdrift.verdict.bitwise import BITWISE, with_first_differences
 from firstdrift.verdict.classify import Classification, affects_output, classify
@@ -26,6 +26,7 @@ from firstdrift.verdict.judgement import (
     Counts,
     PairJudgement,
     SliceJudgement,
+    Ties,
     Verdict,
 )
 from firstdrift.verdict.last_output import chosen_tokens, last_output, may_be_another_choice
@@ -97,8 +98,7 @@ def judge(evidence: Evidence, rules: str = OWN_RULES, *, other_input: bool = Fal
         coverage=coverage_of(evidence),
         given=classification.given,
         equality=equality_of(evidence),
-        ties=nodes_with_ties(evidence, classification) if own_rules else 0,
-        after_ties=sum(any(said.id == FOLLOWS for said in pair.reasons) for pair in pairs),
+        ties=ties_of(evidence, classification, pairs) if own_rules else Ties(),
     )
     if logits is not None:
         judgement = _with_last_output(judgement, evidence, logits)

@@ -270,6 +270,21 @@ class Counts(Tally, frozen=True):
     unmatched_target_tensors: int = 0
 
 
+class Ties(Tally, frozen=True):
+    """How many nodes chose otherwise by a tie, and how many pairs hold other rows for that."""
+
+    nodes: int = 0
+    pairs: int = 0
+
+    @property
+    def said(self) -> Message | None:
+        """Say it once; None if there are none."""
+        if not self.nodes:
+            return None
+        followed = "ties.followed" if self.pairs else "ties.alone"
+        return Message.of(followed, nodes=self.nodes, tensors=self.pairs)
+
+
 class SliceJudgement(Struct, frozen=True):
     """What is said of one pair of slices by looking at it alone.
 
@@ -305,8 +320,7 @@ class SliceJudgement(Struct, frozen=True):
         coverage: how much of the golden slice was compared; None of what an earlier version judged.
         given: error of what the model is given, where that differs too little to be something else.
         equality: by what all that was compared is equal; None if anything differs.
-        ties: how many nodes chose otherwise by a tie, with nothing wrong before.
-        after_ties: how many pairs hold other rows for that, and are incomparable.
+        ties: where nodes chose otherwise by a tie, with nothing wrong before.
     """
 
     coordinates: Coordinates
@@ -341,8 +355,7 @@ class SliceJudgement(Struct, frozen=True):
     coverage: Coverage | None = None
     given: float = 0.0
     equality: Equality | None = None
-    ties: int = 0
-    after_ties: int = 0
+    ties: Ties = Ties()
 
 
 class Remedy(StrEnum):

@@ -105,7 +105,7 @@ def _nothing_bad(judgements: Sequence[SliceJudgement]) -> Message:
         return Message.of("summary.no_values")
     if counts.incomparable == counts.pairs:
         return Message.of("summary.none_comparable", pairs=counts.pairs)
-    counts = replace(counts, incomparable=counts.incomparable - sum(one.after_ties for one in judgements))
+    counts = replace(counts, incomparable=counts.incomparable - sum(one.ties.pairs for one in judgements))
     first = judgements[0]
     if first.rules != OWN_RULES:
         return _beside_incomparable(Message.of("summary.rules_pass", rules=first.rules), counts)
