@@ -84,8 +84,9 @@ class InMemory(KeptResults, ABC):
         """Return what a healthy run shows of a golden slice."""
         return self._noise.get(golden, QUIET)
 
-    def shown(self, pair: TensorPair, measured: Measurement) -> Messages:
+    def shown(self, position: int, pair: TensorPair, measured: Measurement) -> Messages:
         """Look at a pair of tensors from near."""
+        del position
         return shown(pair, measured)
 
     def slices(self) -> tuple[SliceResult, ...]:

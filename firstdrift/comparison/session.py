@@ -53,8 +53,8 @@ class Storage(Protocol):
     def noise(self, golden: Coordinates) -> Noise:
         """Return what a healthy run shows of a golden slice."""
 
-    def shown(self, pair: TensorPair, measured: Measurement) -> Messages:
-        """Say what the values of a pair of tensors show, if they are looked at."""
+    def shown(self, position: int, pair: TensorPair, measured: Measurement) -> Messages:
+        """Say what the values of a pair of tensors of a pair of slices show, if they are looked at."""
 
     def keep(self, position: int, result: SliceResult, clock: Clock) -> None:
         """Keep what was found of a pair; the clock says how long it took."""
@@ -119,21 +119,22 @@ class ComparisonSession:
                 limits=self._limits,
                 noise=self._storage.noise(planned.plan.golden.coordinates),
             )
-            if judged.origins and not any(one.origins for one in before):
-                judged = self._look_closely(judged, planned.plan, measured)
+            is_own = self._rules == OWN_RULES  # other tools do not say where an error begins
+            if is_own and judged.origins and not any(one.origins for one in before):
+                judged = self._look_closely(position, judged, planned.plan, measured)
         self._storage.keep(position, SliceResult(planned.plan, planned.rows, measured, judged), clock)
         self.clock.add(clock.seconds)
         return without_details(judged)
 
     def _look_closely(
-        self, judged: SliceJudgement, plan: SlicePlan, measured: Sequence[Measurement]
+        self, position: int, judged: SliceJudgement, plan: SlicePlan, measured: Sequence[Measurement]
     ) -> SliceJudgement:
         """Say of the first node at which an error begins what its values show."""
         first, *others = judged.origins
         worst = judged.rows[first.row].worst_pair
         if worst is None:
             return judged
-        shown = self._storage.shown(plan.pairs[worst], measured[worst])
+        shown = self._storage.shown(position, plan.pairs[worst], measured[worst])
         return replace(judged, origins=(replace(first, shown=shown), *others))
 
     def _before(self, position: int) -> list[SliceJudgement]:

@@ -45,7 +45,15 @@ from firstdrift.groups import firsts
 from firstdrift.matching.plan import Messages, SlicePairing, SlicePlan, TensorPair
 from firstdrift.metrics.measurement import Measurement
 from firstdrift.model.slice import RECORDED_ORDER, Coordinates, Dump, Slice
-from firstdrift.verdict.judgement import ORIGINS, Counts, Findings, NodeClass, SliceJudgement, Verdict
+from firstdrift.verdict.judgement import (
+    ORIGINS,
+    Counts,
+    Finding,
+    Findings,
+    NodeClass,
+    SliceJudgement,
+    Verdict,
+)
 from firstdrift.verdict.tree import TreeRow, layer_rows
 from firstdrift.wording.message import Message
 
@@ -201,6 +209,13 @@ def saved_slice(session: Session, place: SlicePlace) -> SavedSlice | None:
     )
     found = session.execute(saved).one_or_none()
     return None if found is None else SavedSlice(*found)
+
+
+def origins_known(session: Session, golden: int, target: int) -> list[Finding]:
+    """List where errors begin in a pair of slices, as comparisons of the two said, under whatever rules."""
+    here = (SlicePairEntry.golden_id == golden, SlicePairEntry.target_id == target)
+    judged: Sequence[SliceJudgement] = session.scalars(select(SlicePairEntry.judgement).where(*here)).all()
+    return [origin for one in judged for origin in one.origins]
 
 
 def save_slice(

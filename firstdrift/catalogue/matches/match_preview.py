@@ -291,9 +291,9 @@ class PreviewStorage:
         """Return what a healthy run shows of a golden slice."""
         return load_noise(self.session, self._noise_places, golden)
 
-    def shown(self, pair: TensorPair, measured: Measurement) -> Messages:
+    def shown(self, position: int, pair: TensorPair, measured: Measurement) -> Messages:
         """Look at nothing: a preview reads no dump."""
-        del pair, measured
+        del position, pair, measured
         return ()
 
     def keep(self, position: int, result: SliceResult, clock: Clock) -> None:

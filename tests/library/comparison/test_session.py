@@ -45,7 +45,8 @@ class Tokens:
         assert golden.token is not None
         return QUIET
 
-    def shown(self, pair: TensorPair, _: Measurement) -> Messages:
+    def shown(self, position: int, pair: TensorPair, _: Measurement) -> Messages:
+        assert position in range(len(self.made))
         return (Message.of("shown.values", tensor=pair.target.label, hints=()),)
 
     def keep(self, position: int, result: SliceResult, clock: Clock) -> None:
