@@ -23,6 +23,7 @@ from firstdrift.exports.report_json import (
     finding_object,
     incomparable_object,
 )
+from firstdrift.verdict.after_ties import FOLLOWS
 from firstdrift.verdict.judgement import Counts, Findings, Verdict
 from firstdrift.wording.message import Message, joined
 from firstdrift_server.parts.summary import JobView, comparison_summary
@@ -77,6 +78,7 @@ class ComparisonData(Struct, frozen=True, kw_only=True):
     systematic: list[JSONObject]
     coverage: JSONObject | None
     not_judged: JSONObject | None
+    ties: Message | None
     seconds: Mapping[str, float]
     id: int
     state: JobState
@@ -156,7 +158,7 @@ def _unread(path: str) -> DumpSummary:
 
 
 def _incomparable(session: Session, slices: Sequence[SlicePair]) -> list[JSONObject]:
-    """List the first pairs that could not be compared, and why."""
+    """List the first pairs that could not be compared, and why; what follows from ties is counted beside."""
     found: list[JSONObject] = []
     for slice_pair in slices:
         if slice_pair.judgement.counts.incomparable and len(found) < INCOMPARABLE_SHOWN:
@@ -164,5 +166,6 @@ def _incomparable(session: Session, slices: Sequence[SlicePair]) -> list[JSONObj
             found += [
                 incomparable_object(slice_pair.target, pair.plan, joined(*pair.judgement.reasons))
                 for pair in incomparable_pairs(session, slice_pair.id, limit=left)
+                if all(said.id != FOLLOWS for said in pair.judgement.reasons)
             ]
     return found
