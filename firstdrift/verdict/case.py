@@ -111,7 +111,7 @@ class Case(Struct, gc=False):
         explanation: id of the entry of `explanations.py` that explains most of it.
         added: what a module adds up in its own code, if its output is held against that.
         jumped: its output error is more than what is explained.
-        scaled: by how much its output is scaled over what is explained of that, if that alone tells.
+        scaled: by how much its output is scaled, and the limit that this exceeds, if that alone tells.
     """
 
     evidence: Evidence
@@ -128,7 +128,7 @@ class Case(Struct, gc=False):
     explanation: str = ""
     added: tuple[Term, ...] = ()
     jumped: bool = False
-    scaled: float = 0.0
+    scaled: Excess | None = None
 
     @property
     def was_chosen_otherwise(self) -> bool:

@@ -150,7 +150,7 @@ def _lacks_a_gradient(case: Case) -> bool:
 
 
 def _is_scaled(case: Case) -> bool:
-    return case.scaled > 0.0
+    return case.scaled is not None
 
 
 def _gives_more_or_less(case: Case) -> bool:

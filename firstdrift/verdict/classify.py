@@ -229,8 +229,9 @@ def _explain(case: Case, own: Classified, classified: Sequence[Classified]) -> N
         case.explained = explained_by_added(case)
     own.amplification = _ratio(case.error.output, case.explained)
     case.jumped = jumps(case, case.explained)
-    if not case.jumped and (excess := excess_of_gain(case)) > 1.0:
-        case.jumped, case.scaled = True, excess
+    scaled = None if case.jumped else excess_of_gain(case)
+    if scaled is not None and scaled.margin > 1.0:
+        case.jumped, case.scaled = True, scaled
 
 
 def _name(case: Case, own: Classified, rule: ClassRule) -> None:
@@ -247,8 +248,8 @@ def _name(case: Case, own: Classified, rule: ClassRule) -> None:
 
 def _tell_excess(case: Case, own: Classified) -> None:
     """Note by how much an output error exceeds what explains it, and whether its peers alone tell."""
-    if case.scaled:
-        own.margin = case.scaled
+    if case.scaled is not None:
+        own.excess = case.scaled
         return
     explained = factor_of(case)[0] * case.explained
     floor, by = floor_of(case)

@@ -15,6 +15,7 @@ from firstdrift.metrics.measurement import Measurement, PairErrors
 from firstdrift.model.node import Direction
 from firstdrift.model.tensor import Role
 from firstdrift.verdict.case import Case, Scope
+from firstdrift.verdict.confidence import Excess
 from firstdrift.verdict.evidence import Evidence
 from firstdrift.verdict.fixed_thresholds import LEAST_DIRECTED, LEAST_ROWS_DIRECTED
 from firstdrift.verdict.row_errors import RowErrors, is_gradient_of_parameter
@@ -47,14 +48,14 @@ def _rows(shape: tuple[int, ...]) -> int:
     return math.prod(shape[:-1])
 
 
-def excess_of_gain(case: Case) -> float:
-    """Return the gain of an output over the most that is explained of it; 0 where that cannot be told."""
+def excess_of_gain(case: Case) -> Excess | None:
+    """Return the gain of an output and the most that is explained of it; None where that cannot be told."""
     pair = case.error.output_pair
     found = spread_gain(case.evidence, pair) if pair is not None and _is_asked(case, pair) else None
     if pair is None or found is None:
-        return 0.0
+        return None
     explained = max(_explained_gain(case), _by_chance(case, pair, found))
-    return abs(found) / max(case.limits.factor * explained, case.limits.peer_floor * case.roundoff)
+    return Excess(abs(found), max(case.limits.factor * explained, case.limits.peer_floor * case.roundoff))
 
 
 def _is_asked(case: Case, pair: int) -> bool:
