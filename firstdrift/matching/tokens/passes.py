@@ -55,12 +55,9 @@ def passes_of_one_token(
         sides: the slices of both dumps.
         read: reads a slice of the golden dump (0) or of the target (1).
     """
+    if not _begin_otherwise(sides, read):
+        return [], ()
     most = max(map(len, sides))
-    if not all(sides) or most == 1 or any(one.parts for one in chain(*sides)):
-        return [], ()
-    firsts = [read_recorded(read(at, side[0]).nodes) for at, side in enumerate(sides)]
-    if not all(firsts) or (firsts[0][0].ids == firsts[1][0].ids and not _go_on_otherwise(sides, read)):
-        return [], ()
     if most > MOST_PASSES:
         return [], (Message.of("matching.note.many_passes", passes=most, most=MOST_PASSES),)
     recorded = [_recorded(side, partial(read, at)) for at, side in enumerate(sides)]
@@ -73,6 +70,14 @@ def passes_of_one_token(
         for golden, target in next(filter(None, found), ())
         if golden and target
     ], ()
+
+
+def _begin_otherwise(sides: Sides, read: Callable[[int, SliceListing], Slice]) -> bool:
+    """Tell whether two runs of several passes were given other tokens, in the first or in the second one."""
+    if not all(sides) or max(map(len, sides)) == 1 or any(one.parts for one in chain(*sides)):
+        return False
+    firsts = [read_recorded(read(at, side[0]).nodes) for at, side in enumerate(sides)]
+    return all(firsts) and (firsts[0][0].ids != firsts[1][0].ids or _go_on_otherwise(sides, read))
 
 
 def _go_on_otherwise(sides: Sides, read: Callable[[int, SliceListing], Slice]) -> bool:
