@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from msgspec.structs import replace
 from sqlalchemy import Engine
 
 from firstdrift.catalogue.comparisons.records import Comparison, create_comparison, get_comparison
@@ -13,6 +14,7 @@ from firstdrift.catalogue.engine import open_engine, reading, writing
 from firstdrift.catalogue.migrate import upgrade
 from firstdrift.catalogue.tables import JobState
 from firstdrift.comparison.report import Options
+from firstdrift.verdict.judgement import Findings
 from firstdrift_worker import main
 
 # Who waits for hundreds of jobs looks more often whether there is one.
@@ -70,3 +72,10 @@ def compare_with_worker(
     engine.dispose()
     assert comparison.state is JobState.DONE, comparison.job.traceback or comparison.job.error
     return comparison
+
+
+def unseen(findings: Findings | None) -> Findings | None:
+    """Leave out what values show: a preview does not look at them from near."""
+    if findings is None or findings.first_bad_node is None:
+        return findings
+    return replace(findings, first_bad_node=replace(findings.first_bad_node, shown=()))

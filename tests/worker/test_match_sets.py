@@ -6,9 +6,8 @@ from pathlib import Path
 
 import pytest
 from databases import new_postgresql_database
-from msgspec.structs import replace
 from sqlalchemy import Engine, delete
-from working import ask_to_compare, wait_for_comparison, worker
+from working import ask_to_compare, unseen, wait_for_comparison, worker
 
 from firstdrift.catalogue.comparisons import tree
 from firstdrift.catalogue.comparisons.records import Comparison, get_comparison
@@ -29,7 +28,6 @@ from firstdrift.comparison.rematch import Effect
 from firstdrift.comparison.report import Options, Report
 from firstdrift.matching.manual.edits import Edit, match, unmatch
 from firstdrift.matching.plan import MatchingRules
-from firstdrift.verdict.judgement import Findings
 from firstdrift.wording.message import Message
 from firstdrift_worker import measuring, storage
 
@@ -103,13 +101,6 @@ def require_same(engine: Engine, results: Comparison, report: Report) -> None:
         assert [one for one in plan.matches if one.golden and one.target] == list(result.plan.matches)
         assert set(plan.unmatched_golden) == set(result.plan.unmatched_golden)
         assert len(plan.pairs) == len(result.plan.pairs)
-
-
-def unseen(findings: Findings | None) -> Findings | None:
-    """Leave out what values show: a preview does not look at them from near."""
-    if findings is None or findings.first_bad_node is None:
-        return findings
-    return replace(findings, first_bad_node=replace(findings.first_bad_node, shown=()))
 
 
 @BOTH_KINDS

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from firstdrift.metrics.measurement import Measurement, MeasurementKind, StatisticDifferences
 from firstdrift.verdict.equality import equality_of
-from firstdrift.verdict.judge import evidence_of
+from firstdrift.verdict.evidence import evidence_of
 from firstdrift.verdict.judgement import Equality
 
 CALL = Call("Functional.linear.0.forward", inputs=[0.0], outputs=[0.0])
