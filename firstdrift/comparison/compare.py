@@ -194,10 +194,10 @@ def _read_at_once(readers: Sequence[DumpReader], listings: Sequence[SliceListing
             return read_slice(reader.dump, part)
         return None
 
-    found = share_work(read, Slice | None, len(waiting))
-    for (reader, part), read_slice_of in zip(waiting, found, strict=True):
-        if read_slice_of is not None:
-            reader.keep(part, read_slice_of)
+    slices = share_work(read, Slice | None, len(waiting))
+    for (reader, part), found in zip(waiting, slices, strict=True):
+        if found is not None:
+            reader.keep(part, found)
 
 
 def _json_bytes(folder: Path) -> int:

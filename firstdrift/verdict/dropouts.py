@@ -17,7 +17,12 @@ from firstdrift.model.node import Direction
 from firstdrift.model.tensor import Role
 from firstdrift.operators.properties import drops_elements, is_dropout
 from firstdrift.verdict.evidence import Evidence
-from firstdrift.verdict.fixed_thresholds import DROPOUT_CHANCE, LEAST_DROPOUTS, STATISTICS_ROUNDING
+from firstdrift.verdict.fixed_thresholds import (
+    DROPOUT_CHANCE,
+    DROPOUT_ROUNDING,
+    LEAST_DROPOUTS,
+    STATISTICS_ROUNDING,
+)
 from firstdrift.verdict.movable_thresholds import DEFAULTS
 from firstdrift.verdict.row_errors import RowErrors
 from firstdrift.verdict.tree import TreeRow
@@ -145,9 +150,10 @@ def _gain(given: SideSummary, gave: SideSummary) -> tuple[float, float] | None:
 
 def unlike(golden: Kept, target: Kept, roundoff: float) -> Message | None:
     """Say how a dropout does not do in the target what it does in the golden run; None if it may."""
+    rounding = DROPOUT_ROUNDING.value * roundoff
     if golden.factor is not None and target.factor is not None:
-        rounding = max(_SAME, 8.0 * roundoff) * golden.factor
-        if abs(golden.factor - target.factor) > rounding:
+        limit = max(_SAME, rounding) * golden.factor
+        if abs(golden.factor - target.factor) > limit:
             return Message.of("reason.dropout_factor", golden=golden.factor, target=target.factor)
     if golden.of and target.of:
         shares = golden.stayed / golden.of, target.stayed / target.of
@@ -155,7 +161,7 @@ def unlike(golden: Kept, target: Kept, roundoff: float) -> Message | None:
             return Message.of("reason.dropout_share", golden=shares[0], target=shares[1])
     if golden.gain is not None and target.gain is not None:
         (one, moved), (other, also) = golden.gain, target.gain
-        if abs(one - other) > DROPOUT_CHANCE.value * math.hypot(moved, also) + 8.0 * roundoff * one:
+        if abs(one - other) > DROPOUT_CHANCE.value * math.hypot(moved, also) + rounding * one:
             return Message.of("reason.dropout_gain", golden=one, target=other)
     return None
 

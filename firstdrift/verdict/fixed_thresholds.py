@@ -177,6 +177,12 @@ DROPOUT_CHANCE: Final = FixedThreshold(
     "Two runs of a dropout keep shares, and give norms, that chance lets differ by no more.",
     "Systematic differences",
 )
+DROPOUT_ROUNDING: Final = FixedThreshold(
+    8,
+    "roundings",
+    "What two runs of a dropout multiply by is one number if it differs by no more.",
+    "Systematic differences",
+)
 BEYOND_LEVEL: Final = FixedThreshold(
     4,
     "times the level",
