@@ -175,11 +175,10 @@ class Finding(Struct, frozen=True):
     @property
     def place(self) -> Message | str:
         """Name the node, and what its name leaves open: the operator in a module, the backward pass."""
-        name: Message | str = self.name
-        if self.operator and self.module:
-            name = Message.of("finding.operator_in", operator=self.operator, module=name)
-        is_backward = self.direction is Direction.BACKWARD
-        return Message.of("finding.backward_of", node=name) if is_backward else name
+        if self.module and self.operator:  # whose name says the pass
+            return Message.of("finding.operator_in", operator=self.operator, module=self.module)
+        is_backward = self.direction is Direction.BACKWARD and self.module is not None
+        return Message.of("finding.backward_of", node=self.name) if is_backward else self.name
 
 
 class Communication(Struct, frozen=True):

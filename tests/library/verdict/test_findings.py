@@ -9,6 +9,7 @@ from messages import gaps_of, ids_of
 from msgspec.structs import replace
 
 from firstdrift.exports.report_json import finding_object
+from firstdrift.model.node import Direction
 from firstdrift.model.slice import Coordinates
 from firstdrift.verdict.comparable import prompt_starts
 from firstdrift.verdict.findings import conclude
@@ -528,6 +529,13 @@ def test_a_node_of_the_backward_pass_is_said_to_be_one() -> None:
         "direction": "backward",
         "place": Message.of("finding.backward_of", node="layers.1.out"),
     } == finding_object(findings.first_bad_node)
+
+
+def test_an_operator_whose_name_says_the_pass_is_not_said_to_be_of_it_again() -> None:
+    backward = "Functional.layer_norm.6.backward"
+    bad = conclude([judge(Call(backward, inputs=[0.0], outputs=[0.5])).said]).first_bad_node
+    assert bad is not None
+    assert (bad.place, bad.direction) == (backward, Direction.BACKWARD)
 
 
 def test_suspects_are_other_faults_of_the_same_step_the_strongest_first() -> None:
