@@ -1,7 +1,8 @@
 """What a node is called: the second of the two tables by which nodes are judged.
 
 The first rule that applies to a row decides, and the row keeps its id. `firstdrift rules` and the page Rules
-list them in this order. Adding one: an entry here, its sentence in `wording/rules/classes.toml`, and a test.
+list them in this order. Adding one: an entry here, its sentence in `wording/rule_sentences/classes.toml`, and
+a test.
 """
 
 import math

@@ -3,8 +3,8 @@
     e(output)  >  FACTORS * worst of BOUNDS    and    e(output)  >  worst of FLOORS        an error begins
 
 Each entry is a first-order error bound, or what was found in healthy runs. `firstdrift rules` and the page
-Rules list the entries in this order. Adding one: an entry here, its sentence in `wording/rules/`, and a
-test of its own.
+Rules list the entries in this order. Adding one: an entry here, its sentence in `wording/rule_sentences/`,
+and a test of its own.
 """
 
 import math

@@ -9,7 +9,7 @@ from firstdrift.wording.message import Message
 
 
 class Rule(Struct, frozen=True):
-    """An entry of a table of rules; its sentence stands in `wording/rules/`.
+    """An entry of a table of rules; its sentence stands in `wording/rule_sentences/`.
 
     Attributes:
         id: what it is called, within its kind.

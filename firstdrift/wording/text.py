@@ -25,7 +25,7 @@ SOURCE: Final = "en"
 LANGUAGES: Final = ("en", "zh")
 _NOTHING: Final = "-"
 _RULES: Final = "rule"
-_RULES_FOLDER: Final = "rules"
+_RULE_SENTENCES: Final = "rule_sentences"
 _PLAIN: Final = 6
 """From this power of ten on, a number is written with its exponent."""
 _GAP: Final = "…"
@@ -129,7 +129,7 @@ def _texts_of(source: str) -> Mapping[str, str]:
 
 def _texts_of_rules(language: str) -> dict[str, str]:
     found: dict[str, str] = {}
-    for file in (Path(__file__).parent / _RULES_FOLDER).glob("*.toml"):
+    for file in (Path(__file__).parent / _RULE_SENTENCES).glob("*.toml"):
         for kind, sentences in tomllib.loads(file.read_text("utf-8")).items():
             found |= {f"{_RULES}.{kind}.{name}": sentence[language] for name, sentence in sentences.items()}
     return found

@@ -39,7 +39,7 @@ def _counted(match: re.Match[str]) -> str:
 
 def reword_messages(wording: Path) -> None:
     """Reword what the library, the worker and the server say."""
-    for file in [*(wording / "en").glob("*.toml"), *(wording / "rules").glob("*.toml")]:
+    for file in [*(wording / "en").glob("*.toml"), *(wording / "rule_sentences").glob("*.toml")]:
         only = "" if file.parent.name == "en" else "en = "
         file.write_text(
             SENTENCE.sub(
