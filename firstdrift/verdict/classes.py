@@ -119,15 +119,19 @@ def _has_other_weights(case: Case) -> bool:
 
 
 def _has_another_argument(case: Case) -> bool:
-    return case.error.scalar_pair is not None
+    return case.error.scalar_pair is not None and (case.jumped or _gives_more_or_less(case))
 
 
 def _is_given_what_is_off(case: Case) -> bool:
     return (case.error.input or 0.0) > case.progress.level
 
 
-def _is_given_other_numbers(case: Case) -> bool:
-    return case.error.integer_input_pair is not None
+def _chose_from_what_is_off(case: Case) -> bool:
+    return _is_given_what_is_off(case) or case.error.integer_input_pair is not None
+
+
+def _why_it_chose(case: Case) -> Reasons:
+    return (reasons.inputs_differ if _is_given_what_is_off(case) else reasons.numbers_differ)(case)
 
 
 def _is_a_tie(case: Case) -> bool:
@@ -155,9 +159,9 @@ def _is_scaled(case: Case) -> bool:
 
 
 def _gives_more_or_less(case: Case) -> bool:
-    """Tell whether equal inputs and another argument gave another number of elements."""
+    """Tell whether equal inputs gave another number of elements."""
     evidence, error = case.evidence, case.error
-    if error.scalar_pair is None or error.shape_pair is None or error.input is None:
+    if error.shape_pair is None or error.input is None:
         return False
     pair = evidence.plan.pairs[error.shape_pair]
     sizes = {math.prod(one.shape) for one in (pair.golden, pair.target) if one.shape is not None}
@@ -248,16 +252,7 @@ CLASS_RULES: Final = (
         "argument",
         _WORDS,
         node_class=NodeClass.STRUCTURE_DIFFERS,
-        when=When.JUMP,
         applies=_has_another_argument,
-        reasons=reasons.argument,
-        pair=lambda case: case.error.scalar_pair,
-    ),
-    ClassRule(
-        "argument_and_size",
-        _WORDS,
-        node_class=NodeClass.STRUCTURE_DIFFERS,
-        applies=_gives_more_or_less,
         reasons=reasons.argument,
         pair=lambda case: case.error.scalar_pair,
         is_shown_by_no_pair=True,
@@ -294,17 +289,8 @@ CLASS_RULES: Final = (
         "Ties",
         node_class=NodeClass.PROPAGATED,
         when=When.CHOICE | When.FAULT,
-        applies=_is_given_what_is_off,
-        reasons=reasons.inputs_differ,
-        pair=_tie_pair,
-    ),
-    ClassRule(
-        "choice_from_numbers",
-        "Ties",
-        node_class=NodeClass.PROPAGATED,
-        when=When.CHOICE | When.FAULT,
-        applies=_is_given_other_numbers,
-        reasons=reasons.numbers_differ,
+        applies=_chose_from_what_is_off,
+        reasons=_why_it_chose,
         pair=_tie_pair,
     ),
     ClassRule(

@@ -96,23 +96,15 @@ def _follows_a_choice(case: Case) -> bool:
     return case.error.tells_little
 
 
-def _has_parameters_that_agree(case: Case) -> bool:
-    return bool(case.error.parameter) and not case.weights
-
-
 def _trained(case: Case) -> float:
-    return case.error.parameter or 0.0
+    own = 0.0 if case.weights else case.error.parameter or 0.0
+    return max(own, case.progress.trained) if _shows_a_part(case) else own
 
 
-def _follows_training(case: Case) -> bool:
+def _shows_a_part(case: Case) -> bool:
+    """Tell whether of an output only statistics are known: they show a part of what parameters make."""
     pair = case.error.output_pair
-    if not case.progress.trained or pair is None:
-        return False
-    return case.evidence.measurements[pair].kind is MeasurementKind.STATISTICS
-
-
-def _trained_before(case: Case) -> float:
-    return case.progress.trained
+    return pair is not None and case.evidence.measurements[pair].kind is MeasurementKind.STATISTICS
 
 
 def _adds_what_was_compared(case: Case) -> bool:
@@ -134,9 +126,9 @@ def _before(case: Case) -> float:
     return (progress.seen or 0.0) if is_done_by_row(case.row) else progress.seen_whole
 
 
-def _forward(case: Case) -> float:
-    partner = case.evidence.forward_partner(case.row)
-    return partner.worst if partner else 0.0
+def _before_backward(case: Case) -> float:
+    forward = case.evidence.forward_partner(case.row)
+    return max(_seen(case), forward.worst if forward else 0.0)
 
 
 def _may_be_reached_by_more(case: Case) -> bool:
@@ -185,15 +177,7 @@ BOUNDS: Final = (
         "training",
         "Parameters",
         ("parameter_floor", "later_step_parameters"),
-        applies=_has_parameters_that_agree,
         amount=_trained,
-        scope=Scope.ACTIVATION,
-    ),
-    Explanation(
-        "trained_before",
-        "Parameters",
-        applies=_follows_training,
-        amount=_trained_before,
         scope=Scope.ACTIVATION,
     ),
     Explanation("input", "The rule", ("factor",), amount=_input, scope=Scope.INPUT),
@@ -207,9 +191,12 @@ BOUNDS: Final = (
         amount=_before,
         scope=Scope.UNRECORDED,
     ),
-    Explanation("backward", "Gradients", applies=_may_be_reached_by_more, amount=_seen, scope=Scope.BACKWARD),
     Explanation(
-        "forward", "Gradients", applies=_may_be_reached_by_more, amount=_forward, scope=Scope.BACKWARD
+        "backward",
+        "Gradients",
+        applies=_may_be_reached_by_more,
+        amount=_before_backward,
+        scope=Scope.BACKWARD,
     ),
     Explanation(
         "operator",
@@ -239,10 +226,6 @@ def _counted(case: Case) -> int | None:
     return shape[-1]
 
 
-def _has_few_elements(case: Case) -> bool:
-    return bool(_counted(case))
-
-
 def _factor(case: Case) -> float:
     return case.limits.factor
 
@@ -252,14 +235,13 @@ def _by_chance(case: Case) -> float:
     return 1.0 + 2.0 / math.sqrt(_counted(case) or math.inf)
 
 
-def _of_few_elements(case: Case) -> float:
+def _amplification(case: Case) -> float:
     return case.limits.factor * _by_chance(case)
 
 
 FACTORS: Final = (
     Explanation("bounded_sum", "Sums", ("factor",), applies=_is_bounded_sum, amount=_factor),
-    Explanation("few_elements", "The rule", ("factor",), applies=_has_few_elements, amount=_of_few_elements),
-    Explanation("amplification", "The rule", ("factor",), amount=_factor),
+    Explanation("amplification", "The rule", ("factor",), amount=_amplification),
 )
 """How many times the explained error begins to be one of the row's own; the first that applies counts."""
 

@@ -152,7 +152,6 @@ EXPLAINED: dict[str, tuple[Case, float]] = {
     "mixed_tokens": (case("scaled_dot_product_attention", input=0.0, output=0.3, whole_input=0.4), 0.4),
     "after_choice": (case(input=0.0, output=0.3, tells_little=True, so_far=SEEN), 0.5),
     "training": (case(input=0.0, output=1e-3, parameter=5e-4, step=1), 5e-4),
-    "trained_before": (case(input=0.0, output=3e-4, step=1, so_far={"trained": 5e-4}), 5e-4),
     "input": (case(input=0.1, output=0.1), 0.1),
     "operator": (case("softmax", input=0.1, output=0.5, largest=0.4), 0.4),
     "before": (case(output=0.5, so_far=SEEN), 0.5),
@@ -194,7 +193,14 @@ def forward_case() -> Case:
     return made
 
 
-EXPLAINED |= {"operands": (is_sum_case(), 0.3), "forward": (forward_case(), 0.4)}
+EXPLAINED |= {"operands": (is_sum_case(), 0.3)}
+EXPLAINED_TOO = [
+    pytest.param(
+        "training", case(input=0.0, output=3e-4, step=1, so_far={"trained": 5e-4}), 5e-4, id="trained-before"
+    ),
+    pytest.param("backward", forward_case(), 0.4, id="kept-by-the-forward-pass"),
+]
+"""Another row of bounds that look at two things."""
 
 
 def test_gradients_of_what_was_given_other_numbers_are_bound_to_differ() -> None:
@@ -226,7 +232,6 @@ def test_what_ran_elsewhere_excuses_no_backward_operator_with_a_model(
 
 TIMES: dict[str, tuple[Case, float]] = {
     "bounded_sum": (is_sum_case(MeasurementKind.DATA), 3.0),
-    "few_elements": (case("mul", input=0.0, output=1.0, output_side=SideSummary(4, 1.0, 1.0, 1.0, 1.0)), 6.0),
     "amplification": (case(input=0.0, output=1.0, output_side=SideSummary(None, 1.0, 1.0, 1.0, 1.0)), 3.0),
 }
 """A row for each factor, and how large it is there."""
@@ -280,12 +285,10 @@ CALLED: dict[str, Case] = {
     "other_numbers": case(input=0.0, exact_inputs=True, tie_pair=OUTPUT),
     "weights": case(input=0.0, output=0.5, parameter=0.5, jumped=True),
     "argument": case(input=0.0, output=0.5, scalar_pair=INPUT, jumped=True),
-    "argument_and_size": case(input=0.0, scalar_pair=INPUT, shape_pair=OUTPUT, size=2),
     "amplified": case(input=0.1, output=0.9, so_far=OFF, jumped=True),
     "scaled": scaled_case(),
     "source": case(input=1e-7, output=0.5, jumped=True),
     "choice_after": case(input=0.5, tie_pair=OUTPUT, so_far=OFF),
-    "choice_from_numbers": case(input=0.0, tie_pair=OUTPUT, integer_input_pair=INPUT, so_far=OFF),
     "tie": case(input=1e-7, tie_pair=OUTPUT),
     "choice_unknown": case(tie_pair=OUTPUT, so_far=OFF),
     "shape": case(input=0.0, shape_pair=OUTPUT),
@@ -318,9 +321,10 @@ OF_SLICES: dict[str, tuple[Judged, str]] = {
 """A slice for each rule that decides by what is around a row, or when all pairs are judged, and the row."""
 
 
-@pytest.mark.parametrize("entry", EXPLAINED)
-def test_a_bound_explains_an_error_where_it_applies(entry: str) -> None:
-    made, amount = EXPLAINED[entry]
+@pytest.mark.parametrize(
+    ("entry", "made", "amount"), [*((name, *known) for name, known in EXPLAINED.items()), *EXPLAINED_TOO]
+)
+def test_a_bound_explains_an_error_where_it_applies(entry: str, made: Case, amount: float) -> None:
     assert made.explanation == entry
     assert made.explained == pytest.approx(amount)
     assert excused_by(made) == entry
@@ -341,6 +345,22 @@ def test_a_floor_keeps_apart_what_begins_nowhere(entry: str) -> None:
 @pytest.mark.parametrize("entry", CALLED)
 def test_a_class_rule_decides_where_none_before_it_does(entry: str) -> None:
     assert rule_of(CALLED[entry]).id == entry
+
+
+def test_another_argument_that_gives_another_number_of_elements_needs_no_error() -> None:
+    assert rule_of(case(input=0.0, scalar_pair=INPUT, shape_pair=OUTPUT, size=2)).id == "argument"
+    assert rule_of(case(input=0.0, scalar_pair=INPUT, shape_pair=OUTPUT)).id != "argument"
+
+
+def test_what_chose_from_whole_numbers_that_a_fault_reached_chose_after_it() -> None:
+    assert (
+        rule_of(case(input=0.0, tie_pair=OUTPUT, integer_input_pair=INPUT, so_far=OFF)).id == "choice_after"
+    )
+
+
+def test_the_error_of_few_elements_may_come_out_larger_by_chance() -> None:
+    made = case("mul", input=0.0, output=1.0, output_side=SideSummary(4, 1.0, 1.0, 1.0, 1.0))
+    assert factor_of(made) == (6.0, "amplification")
 
 
 def test_other_numbers_from_fractions_of_equal_statistics_are_a_tie_once_rounding_was_seen() -> None:
