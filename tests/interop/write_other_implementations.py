@@ -20,6 +20,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 from transformers import (
+    DeepseekV3Config,
+    DeepseekV3ForCausalLM,
     GPTNeoXConfig,
     GPTNeoXForCausalLM,
     LlamaConfig,
@@ -135,6 +137,72 @@ class Llama(nn.Module):
         x, turns = self.tok_embeddings(ids), torch.polar(torch.ones_like(at), at)[None, :, None]
         for layer in self.layers:
             x = layer(x, turns)
+        return self.output(self.norm(x))
+
+
+class LatentAttention(nn.Module):
+    """Attention by latent states: one linear module leads into those of query, key and value."""
+
+    def __init__(self, source: nn.Module) -> None:
+        super().__init__()
+        parts = source.q_a_proj, source.kv_a_proj_with_mqa
+        self.widths = source.q_lora_rank, source.kv_lora_rank, source.qk_rope_head_dim
+        self.of_head, self.scale = (source.qk_nope_head_dim, source.v_head_dim), source.scaling
+        self.fused_qkv_a_proj = linear(torch.cat([one.weight for one in parts]))
+        self.q_a_layernorm, self.kv_a_layernorm = Scaled(source.q_a_layernorm), Scaled(source.kv_a_layernorm)
+        self.q_b_proj, self.kv_b_proj, self.o_proj = (
+            linear(one.weight) for one in (source.q_b_proj, source.kv_b_proj, source.o_proj)
+        )
+
+    def forward(self, x: Tensor, at: Tensor) -> Tensor:
+        query, both, turned = self.fused_qkv_a_proj(x).split(self.widths, -1)
+        query, both = self.q_a_layernorm(query), self.kv_a_layernorm(both)
+        query, both = self.q_b_proj(query), self.kv_b_proj(both)
+        width, own = self.widths[2], self.of_head[0]
+        query = query.view(*x.shape[:2], HEADS, own + width).transpose(1, 2)
+        key, value = both.view(*x.shape[:2], HEADS, -1).transpose(1, 2).split(self.of_head, -1)
+        query = torch.cat([query[..., :own], rotated(in_halves(query[..., own:]), at)], -1)
+        shared = rotated(in_halves(turned[:, None]), at).expand(-1, HEADS, -1, -1)
+        scores = query @ torch.cat([key, shared], -1).transpose(2, 3) * self.scale
+        shares = (scores + torch.full(scores.shape[-2:], -math.inf).triu(1)).softmax(-1)
+        return self.o_proj((shares @ value).transpose(1, 2).reshape(*x.shape[:2], -1))
+
+
+def in_halves(states: Tensor) -> Tensor:
+    """Lay pairs of neighbours out as two halves."""
+    return torch.cat([states[..., ::2], states[..., 1::2]], -1)
+
+
+class LatentBlock(nn.Module):
+    """A layer of the model with latent attention."""
+
+    def __init__(self, source: nn.Module) -> None:
+        super().__init__()
+        self.attention, self.feed_forward = LatentAttention(source.self_attn), FeedForward(source.mlp)
+        self.attention_norm, self.ffn_norm = (
+            Scaled(one) for one in (source.input_layernorm, source.post_attention_layernorm)
+        )
+
+    def forward(self, x: Tensor, at: Tensor) -> Tensor:
+        x = x + self.attention(self.attention_norm(x), at)
+        return x + self.feed_forward(self.ffn_norm(x))
+
+
+class Latent(nn.Module):
+    """A model with latent attention as engines write it."""
+
+    def __init__(self, source: nn.Module) -> None:
+        super().__init__()
+        inner = source.model
+        self.tok_embeddings, self.norm = deepcopy(inner.embed_tokens), Scaled(inner.norm)
+        self.layers = nn.ModuleList(map(LatentBlock, inner.layers))
+        self.output = linear(source.lm_head.weight)
+        self.width = source.config.qk_rope_head_dim
+
+    def forward(self, ids: Tensor) -> Tensor:
+        x, at = self.tok_embeddings(ids), angles(ids.shape[1], self.width).repeat(1, 2)
+        for layer in self.layers:
+            x = layer(x, at)
         return self.output(self.norm(x))
 
 
@@ -327,11 +395,11 @@ def scaled(name: str, factor: float) -> Callable[[nn.Module], None]:
     return plant
 
 
-def key_scaled(name: str, factor: float) -> Callable[[nn.Module], None]:
-    """Return a fault: the rows of the key in a weight of query, key and value times a factor."""
+def rows_scaled(name: str, rows: slice, factor: float) -> Callable[[nn.Module], None]:
+    """Return a fault: some rows of a weight times a factor."""
 
     def plant(model: nn.Module) -> None:
-        model.get_parameter(name).data.chunk(3)[1].mul_(factor)
+        model.get_parameter(name).data[rows].mul_(factor)
 
     return plant
 
@@ -351,11 +419,19 @@ def healthy(_: nn.Module) -> None:
 
 SIZES = {"hidden_size": HIDDEN, "num_hidden_layers": LAYERS, "num_attention_heads": HEADS}
 SIZES |= {"intermediate_size": 56, "attn_implementation": "eager"}
+QUERY, BOTH = 20, 12
+LATENT = {"q_lora_rank": QUERY, "kv_lora_rank": BOTH, "first_k_dense_replace": LAYERS}
+LATENT |= {"qk_nope_head_dim": 8, "qk_rope_head_dim": 4, "v_head_dim": 8, "num_key_value_heads": HEADS}
 OF_WORDS = {"vocab_size": WORDS, "bos_token_id": 1, "eos_token_id": 2}
 MODELS: dict[str, tuple[Callable[[], nn.Module], type[nn.Module], bool]] = {
     "llama": (
         lambda: LlamaForCausalLM(LlamaConfig(**SIZES, **OF_WORDS, num_key_value_heads=2)),
         Llama,
+        False,
+    ),
+    "latent": (
+        lambda: DeepseekV3ForCausalLM(DeepseekV3Config(**SIZES, **OF_WORDS, **LATENT)),
+        Latent,
         False,
     ),
     "neox": (lambda: GPTNeoXForCausalLM(GPTNeoXConfig(**SIZES, **OF_WORDS)), NeoX, False),
@@ -377,20 +453,26 @@ MODELS: dict[str, tuple[Callable[[], nn.Module], type[nn.Module], bool]] = {
         True,
     ),
 }
+KEY = slice(HIDDEN, 2 * HIDDEN)
+"""The rows of the key in a weight of query, key and value."""
+DOWN = "layers.1.attention.fused_qkv_a_proj.weight"
 PAIRS: dict[str, tuple[str, Callable[[nn.Module], None], str, str]] = {
     "llama_healthy": ("llama", healthy, "mix", "statistics"),
     "llama_healthy_values": ("llama", healthy, "mix", "tensor"),
     "llama_gradients": ("llama", healthy, "L0", "tensor"),
     "llama_wo": ("llama", scaled("layers.1.attention.wo.weight", 1.3), "mix", "statistics"),
     "llama_norm": ("llama", ones("layers.1.ffn_norm.scale"), "L0", "statistics"),
+    "latent_healthy": ("latent", healthy, "L0", "tensor"),
+    "latent_query": ("latent", rows_scaled(DOWN, slice(QUERY), 1.3), "L0", "tensor"),
+    "latent_both": ("latent", rows_scaled(DOWN, slice(QUERY, None), 1.3), "L0", "tensor"),
     "neox_healthy": ("neox", healthy, "mix", "statistics"),
     "neox_down": ("neox", scaled("blocks.1.down.weight", 1.3), "mix", "statistics"),
     "vit_healthy": ("vit", healthy, "mix", "statistics"),
     "resnet_healthy": ("resnet", healthy, "mix", "statistics"),
     "resnet_conv": ("resnet", scaled("layer2.0.conv1.weight", 1.3), "L0", "statistics"),
-    "vit_fused_key": ("vit", key_scaled("blocks.1.attn.qkv.weight", 1.3), "L0", "tensor"),
+    "vit_fused_key": ("vit", rows_scaled("blocks.1.attn.qkv.weight", KEY, 1.3), "L0", "tensor"),
     "vit_joined": ("vit_joined", healthy, "L0", "tensor"),
-    "vit_joined_key": ("vit_joined", key_scaled("blocks.1.attn.in_proj_weight", 1.3), "L0", "tensor"),
+    "vit_joined_key": ("vit_joined", rows_scaled("blocks.1.attn.in_proj_weight", KEY, 1.3), "L0", "tensor"),
     "vit_patches": ("vit", scaled("patch_embed.proj.weight", 1.1), "L0", "statistics"),
 }
 """By name: the model, what is planted, and msprobe's level and task."""

@@ -33,6 +33,7 @@ def answer(unpacked: Callable[[str], Path]) -> Callable[[str], Report]:
         "llama_healthy",
         "llama_healthy_values",
         "llama_gradients",
+        "latent_healthy",
         "neox_healthy",
         "resnet_healthy",
         "vit_healthy",
@@ -68,15 +69,38 @@ def test_a_faulty_weight_is_named(
 
 
 @pytest.mark.parametrize(
-    ("name", "target"), [("vit_fused_key", "blocks.1.attn.qkv"), ("vit_joined_key", "blocks.1.attn")]
+    ("name", "golden", "target"),
+    [
+        ("vit_fused_key", "vit.layers.1.attention.k_proj", "blocks.1.attn.qkv"),
+        ("vit_joined_key", "vit.layers.1.attention.k_proj", "blocks.1.attn"),
+        ("latent_query", "model.layers.1.self_attn.q_a_proj", "layers.1.attention.fused_qkv_a_proj"),
+        ("latent_both", "model.layers.1.self_attn.kv_a_proj_with_mqa", "layers.1.attention.fused_qkv_a_proj"),
+    ],
 )
-def test_of_a_fused_weight_the_part_is_named(answer: Callable[[str], Report], name: str, target: str) -> None:
-    """The key is wrong in a weight of query, key and value: of a linear module, and of attention itself."""
+def test_of_a_fused_weight_the_part_is_named(
+    answer: Callable[[str], Report], name: str, golden: str, target: str
+) -> None:
+    """One part is wrong in a weight of several: of a linear module, and of attention itself."""
     found = answer(name).findings.first_bad_node
     assert found is not None
-    assert found.golden == "Module.vit.layers.1.attention.k_proj.Linear.forward.0"
+    assert found.golden == f"Module.{golden}.Linear.forward.0"
     assert found.module == target
     assert found.node_class is NodeClass.WEIGHTS_DIFFER
+
+
+def test_all_of_latent_attention_is_matched(answer: Callable[[str], Report]) -> None:
+    """What leads into the latent states is one module in the one run, and two in the other."""
+    plan = answer("latent_healthy").slices[0].plan
+    assert all(".mlp.act_fn." in name for name in plan.unmatched_golden if ".layers." in name)
+    assert not plan.unmatched_target
+    joined = {match.golden: match.target for match in plan.matches if len(match.golden) > 1}
+    attentions = [f"Module.model.layers.{at}.self_attn" for at in range(3)]
+    assert joined == {
+        (f"{one}.q_a_proj.Linear.forward.0", f"{one}.kv_a_proj_with_mqa.Linear.forward.0"): (
+            f"Module.layers.{at}.attention.fused_qkv_a_proj.Linear.forward.0",
+        )
+        for at, one in enumerate(attentions)
+    }
 
 
 def test_operators_that_work_on_other_quantities_are_not_compared(answer: Callable[[str], Report]) -> None:

@@ -115,7 +115,9 @@ def test_names_whose_order_is_not_known_leave_nodes_over_and_match_none_wrongly(
         ("v_proj", "out_linear", True),
         ("o_proj", "to_out", False),
         ("query_key_value", "q_proj", False),
-        ("kv_a_proj_with_mqa", "q_a_proj", False),
+        ("kv_a_proj_with_mqa", "q_a_proj", True),
+        ("q_a_proj", "linear_q_down_proj", False),
+        ("q_a_proj", "q_b_proj", False),
         ("w1", "up_proj", True),
         ("gate_proj", "w1", False),
         ("dense", "up_proj", False),
@@ -124,3 +126,37 @@ def test_names_whose_order_is_not_known_leave_nodes_over_and_match_none_wrongly(
 )
 def test_names_of_different_parts_are_told_apart(one: str, other: str, expected: bool) -> None:
     assert are_other_parts(one, other) is are_other_parts(other, one) is expected
+
+
+ENGINE = "fused_qkv_a_proj_with_mqa"
+TRAINER = ("linear_q_down_proj", "linear_kv_down_proj")
+
+
+@pytest.mark.parametrize("parts", [("q_a_proj", "kv_a_proj_with_mqa"), TRAINER, ("wq_a", "wkv_a")])
+@pytest.mark.parametrize("whole", [ENGINE, "fused_qkv_a_proj", "linear_qkv_down_proj"])
+@pytest.mark.parametrize("wrong", [None, 0, 1])
+def test_what_leads_into_latent_states_may_be_fused(
+    tmp_path: Path, parts: tuple[str, str], whole: str, wrong: int | None
+) -> None:
+    """Names and shapes say so; values, where a part is wrong, do not."""
+    random = np.random.default_rng(7)
+    folders = tmp_path / "golden", tmp_path / "target"
+    for folder in folders:
+        folder.mkdir()
+    for layer in range(LAYERS):
+        around = f"model.layers.{layer}.self_attn"
+        given = random.standard_normal((6, HIDDEN)).astype(np.float32)
+        made = [random.standard_normal((6, width)).astype(np.float32) for width in (20, 12)]
+        for folder in folders:
+            np.save(folder / f"{around}.o_proj.output.0.npy", given)
+        for name, values in zip(parts, made, strict=True):
+            np.save(folders[0] / f"{around}.{name}.output.0.npy", values)
+        if layer == 1 and wrong is not None:
+            made[wrong] = made[wrong] * 1.3
+        np.save(folders[1] / f"{around}.{whole}.output.0.npy", np.concatenate(made, -1))
+    report = compare(*folders)
+    (plan,) = (one.plan for one in report.slices)
+    assert (plan.unmatched_golden, plan.unmatched_target) == ((), ())
+    found = report.findings.first_bad_node
+    expected = None if wrong is None else f"model.layers.1.self_attn.{parts[wrong]}"
+    assert (found and found.golden) == expected
