@@ -10,11 +10,13 @@ embedding ── word_embeddings: the weight lies in the inner one, and the othe
 from collections.abc import Hashable, Iterator, Mapping
 
 from firstdrift.groups import alone
+from firstdrift.matching.implementations.views import is_made_larger
 from firstdrift.matching.pairing import Pairing
 from firstdrift.matching.structure.sequence_alignment import Pair
 from firstdrift.matching.tree import SliceTree, call_key, tensors_of
+from firstdrift.model.node import Node
 from firstdrift.model.tensor import Role
-from firstdrift.operators.kinds import CHARACTERISTIC
+from firstdrift.operators.kinds import CHARACTERISTIC, OpKind
 from firstdrift.operators.paths import runs_through_head
 from firstdrift.operators.recognise import kind_of
 
@@ -57,17 +59,29 @@ def heads(inner: Pairing) -> Iterator[Pair]:
     An engine may compute the logits of the last tokens past the module that has the weight.
     """
     for golden, target in zip(_last(inner.golden), _last(inner.target), strict=False):
-        paths = inner.golden.nodes[golden].path, inner.target.nodes[target].path
-        are_as_wide = _width(inner.golden, golden) == _width(inner.target, target)
-        if are_as_wide and any(map(runs_through_head, paths)) and inner.is_free((golden, target)):
+        nodes = inner.golden.nodes[golden], inner.target.nodes[target]
+        is_head = any(runs_through_head(node.path) for node in nodes)
+        if is_head and inner.is_free((golden, target)) and _give_the_same(*nodes):
             yield golden, target
+
+
+def _give_the_same(golden: Node, target: Node) -> bool:
+    """Tell whether two nodes give as many logits; of linear ones one may have a larger vocabulary."""
+    widths = _width(golden, Role.OUTPUT), _width(target, Role.OUTPUT)
+    if widths[0] == widths[1]:
+        return True
+    are_linear = kind_of(golden) is kind_of(target) is OpKind.LINEAR
+    given = _width(golden, Role.INPUT), _width(target, Role.INPUT)
+    return are_linear and given[0] == given[1] and is_made_larger(*widths)
 
 
 def _last(tree: SliceTree) -> list[int]:
     """Return the module that ran last and holds no others; nothing if none gives anything."""
-    return [node for node in range(len(tree.nodes)) if not tree.forward[node] and _width(tree, node)][-1:]
+    leaves = (at for at, node in enumerate(tree.nodes) if not tree.forward[at] and _width(node, Role.OUTPUT))
+    return list(leaves)[-1:]
 
 
-def _width(tree: SliceTree, node: int) -> int | None:
-    given = tensors_of(tree.nodes[node], Role.OUTPUT)
-    return given[0].shape[-1] if given and given[0].shape else None
+def _width(node: Node, role: Role) -> int:
+    """Return the size of the last dimension of what a node takes or gives first; 0 where it is unknown."""
+    records = tensors_of(node, role)
+    return (records[0].shape or (0,))[-1] if records else 0

@@ -119,10 +119,19 @@ def _without_pad(case: _Case) -> Seen | None:
     other = [axis for axis in range(len(case.first)) if case.first[axis] != case.second[axis]]
     if len(other) != 1 or other[0] not in (0, len(case.first) - 1):
         return None
-    less, more = sorted((case.first[other[0]], case.second[other[0]]))
-    larger = case.golden if case.first[other[0]] == more else case.target
+    sizes = case.first[other[0]], case.second[other[0]]
+    if not is_made_larger(*sizes):
+        return None
+    less = min(sizes)
+    larger = case.target if sizes[0] == less else case.golden
     said = Message.of("matching.transform.first_of", size=less)
-    return _some_of(case, larger, ViewStep(FIRST, (other[0], less)), said) if more < 2 * less else None
+    return _some_of(case, larger, ViewStep(FIRST, (other[0], less)), said)
+
+
+def is_made_larger(golden: int, target: int) -> bool:
+    """Tell whether two sizes may be those of one vocabulary, which one run has filled up."""
+    less, more = sorted((golden, target))
+    return more < 2 * less
 
 
 def _last_tokens(case: _Case) -> Seen | None:
