@@ -184,25 +184,28 @@ def write_torch(root: Path, runs: list[Run], shared: str = "shared_expert") -> P
                 module.mkdir(parents=True)
                 torch.save(run.given[name].clone(), module / "input_0.pth")
                 torch.save(made.clone(), module / "output.pth")
-    tree = _tree("root", "MoeForCausalLM", [_model_tree(), _tree("root.lm_head", "Linear")])
-    renamed = json.dumps(tree).replace('shared_expert"', f'{shared}"').replace("shared_expert.", f"{shared}.")
+    whole = tree("root", "MoeForCausalLM", [_model_tree(), tree("root.lm_head", "Linear")])
+    renamed = (
+        json.dumps(whole).replace('shared_expert"', f'{shared}"').replace("shared_expert.", f"{shared}.")
+    )
     write(folder / "model_tree.json", renamed)
     return root
 
 
-def _tree(name: str, type_name: str, children: list[dict[str, Any]] | None = None) -> dict[str, Any]:
+def tree(name: str, type_name: str, children: list[dict[str, Any]] | None = None) -> dict[str, Any]:
+    """Return a module as msit writes the tree of a model."""
     return {"name": name, "type": type_name, "children": children or []}
 
 
 def _model_tree() -> dict[str, Any]:
     layers = [_layer_tree(f"root.model.layers.{number}") for number in range(LAYERS)]
-    return _tree(
+    return tree(
         "root.model",
         "MoeModel",
         [
-            _tree("root.model.embed_tokens", "Embedding"),
-            _tree("root.model.layers", "ModuleList", layers),
-            _tree("root.model.norm", "MoeRMSNorm"),
+            tree("root.model.embed_tokens", "Embedding"),
+            tree("root.model.layers", "ModuleList", layers),
+            tree("root.model.norm", "MoeRMSNorm"),
         ],
     )
 
@@ -210,29 +213,29 @@ def _model_tree() -> dict[str, Any]:
 def _layer_tree(at: str) -> dict[str, Any]:
     experts = [_expert_tree(f"{at}.mlp.experts.{number}") for number in range(EXPERTS)]
     block = [
-        _tree(f"{at}.mlp.gate", "Linear"),
-        _tree(f"{at}.mlp.experts", "ModuleList", experts),
+        tree(f"{at}.mlp.gate", "Linear"),
+        tree(f"{at}.mlp.experts", "ModuleList", experts),
         _expert_tree(f"{at}.mlp.shared_expert"),
-        _tree(f"{at}.mlp.shared_expert_gate", "Linear"),
+        tree(f"{at}.mlp.shared_expert_gate", "Linear"),
     ]
-    return _tree(
+    return tree(
         at,
         "MoeDecoderLayer",
         [
-            _tree(f"{at}.self_attn", "MoeAttention", [_tree(f"{at}.self_attn.o_proj", "Linear")]),
-            _tree(f"{at}.mlp", "MoeSparseMoeBlock", block),
-            _tree(f"{at}.input_layernorm", "MoeRMSNorm"),
-            _tree(f"{at}.post_attention_layernorm", "MoeRMSNorm"),
+            tree(f"{at}.self_attn", "MoeAttention", [tree(f"{at}.self_attn.o_proj", "Linear")]),
+            tree(f"{at}.mlp", "MoeSparseMoeBlock", block),
+            tree(f"{at}.input_layernorm", "MoeRMSNorm"),
+            tree(f"{at}.post_attention_layernorm", "MoeRMSNorm"),
         ],
     )
 
 
 def _expert_tree(at: str) -> dict[str, Any]:
-    linear = [_tree(f"{at}.{name}", "Linear") for name in ("gate_proj", "up_proj", "down_proj")]
-    return _tree(at, "MoeMLP", [*linear, _tree(f"{at}.act_fn", "SiLU")])
+    linear = [tree(f"{at}.{name}", "Linear") for name in ("gate_proj", "up_proj", "down_proj")]
+    return tree(at, "MoeMLP", [*linear, tree(f"{at}.act_fn", "SiLU")])
 
 
-class _Graphs:
+class Graphs:
     """Writes the operations of an ATB model in the order in which they run."""
 
     def __init__(self, folder: Path) -> None:
@@ -269,16 +272,16 @@ class _Graphs:
 def write_atb(root: Path, runs: list[Run], like: Atb) -> Path:
     """Write a msit dump of ATB, one pass of each run."""
     dump = root / "msit_dump_20250101_000000"
-    graphs = _Graphs(dump)
+    graphs = Graphs(dump)
     for token, run in enumerate(runs):
-        graphs = _Graphs(dump / "tensors" / "0_42" / str(token))
+        graphs = Graphs(dump / "tensors" / "0_42" / str(token))
         _write_pass(graphs, run, like)
     model = {"modelName": "DecoderModel", "nodes": graphs.nodes}
     write(dump / "model" / "42" / "DecoderModel.json", json.dumps(model))
     return root
 
 
-def _write_pass(to: _Graphs, run: Run, like: Atb) -> None:
+def _write_pass(to: Graphs, run: Run, like: Atb) -> None:
     made = run.made
     write_routed = _write_each if like.each else _write_routed
     to.begin("WordEmbedding")
@@ -307,7 +310,7 @@ def _write_pass(to: _Graphs, run: Run, like: Atb) -> None:
     to.end(made["lm_head"])
 
 
-def _write_routed(to: _Graphs, run: Run, layer: int, like: Atb) -> None:
+def _write_routed(to: Graphs, run: Run, layer: int, like: Atb) -> None:
     at = f"layers.{layer}.mlp"
     gate, up = run.sorted_rows(layer, "gate_proj"), run.sorted_rows(layer, "up_proj")
     counts = torch.bincount(run.experts[layer].flatten(), minlength=EXPERTS)
@@ -337,7 +340,7 @@ def _write_routed(to: _Graphs, run: Run, layer: int, like: Atb) -> None:
     to.end(run.made[f"{at}.routed"])
 
 
-def _write_each(to: _Graphs, run: Run, layer: int, _: Atb) -> None:
+def _write_each(to: Graphs, run: Run, layer: int, _: Atb) -> None:
     at = f"layers.{layer}.mlp"
     to.begin("SparseMoe")
     to.operation("LinearOperation", run.made[f"{at}.gate"], graph=True)
@@ -348,7 +351,7 @@ def _write_each(to: _Graphs, run: Run, layer: int, _: Atb) -> None:
     to.end(run.made[f"{at}.routed"])
 
 
-def _write_expert(to: _Graphs, run: Run, own: str, type_name: str) -> None:
+def _write_expert(to: Graphs, run: Run, own: str, type_name: str) -> None:
     to.begin(type_name)
     both = torch.cat([run.made[f"{own}.gate_proj"], run.made[f"{own}.up_proj"]], 1)
     to.operation("LinearOperation", both, graph=True)
@@ -357,7 +360,7 @@ def _write_expert(to: _Graphs, run: Run, own: str, type_name: str) -> None:
     to.end(run.made[f"{own}.down_proj"])
 
 
-def _write_shared(to: _Graphs, run: Run, layer: int) -> None:
+def _write_shared(to: Graphs, run: Run, layer: int) -> None:
     at = f"layers.{layer}.mlp"
     _write_expert(to, run, f"{at}.shared_expert", "SharedExpert")
     to.operation("LinearOperation", run.made[f"{at}.shared_expert_gate"], graph=True)
