@@ -106,7 +106,7 @@ def _pair_tensors(
             tensors.add(_pair_join(len(matches), joins[indexes[1]], (first, second), work))
         elif found.doubtful:  # a person has yet to confirm it
             tensors.leave(len(matches), first, second)
-        elif pairer is not None and found.origin not in _SAID and is_operator(first[0]):
+        elif pairer is not None and found.origin not in _SAID and any(map(is_operator, first + second)):
             operators.append((len(matches), first[0], second[0]))
         else:
             pair = indexes[0][0], indexes[1][0]

@@ -34,7 +34,7 @@ from firstdrift.metrics.part_errors import errors_of_parts
 from firstdrift.metrics.ranks.shard_slice import cut, measure_cut, whole_of
 from firstdrift.metrics.rearrangement import are_witnessed, rearranged
 from firstdrift.metrics.rotation import DoesNotRotateError, rotated_as
-from firstdrift.model.tensor import DataLocation, Parts, TensorRecord, is_part_of_rank
+from firstdrift.model.tensor import DataLocation, Parts, Role, TensorRecord, is_part_of_rank
 from firstdrift.wording.message import Message
 
 _JOINED: Final = DataLocation(Path(), "joined")
@@ -128,7 +128,9 @@ def _loaded(records: Iterable[TensorRecord], load: Load) -> list[Array]:
 def _join(parts: Parts, whole: Array | None, load: Load) -> Joined:
     if parts.rearranged:
         witnesses = partial(_loaded, parts.records[1:], load) if parts.records[1:] else None
-        return Joined(*rearranged(_loaded(parts.records[:1], load)[0], whole, witnesses))
+        is_given = parts.records[0].role is Role.INPUT
+        (array,) = _loaded(parts.records[:1], load)
+        return Joined(*rearranged(array, whole, witnesses, is_given=is_given))
     arrays = _loaded(parts.records, load)
     if parts.rotated and whole is not None:
         return Joined(*rotated_as(arrays[0], arrays[1], arrays[2], whole))

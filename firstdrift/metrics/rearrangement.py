@@ -36,18 +36,18 @@ Witnesses = Callable[[], Sequence[Array]]
 
 
 def rearranged(
-    array: Array, whole: Array | None, witnesses: Witnesses | None = None
+    array: Array, whole: Array | None, witnesses: Witnesses | None = None, *, is_given: bool = False
 ) -> tuple[Array, Message | None]:
     """Return a tensor with its elements along a dimension in the order in which another one has them.
 
     It stays as it is where it is the same already, where shapes differ, where no order makes it so, and where
     there are witnesses none of which lie in that order too. Where all witnesses lie in another order, and it
-    does not, that is said.
+    does not, that is said; not of what a module is given, for a weight has an order of its own for that.
     """
     if whole is None or np.squeeze(array).shape != np.squeeze(whole).shape:
         return array, None
     if _are_same(array, whole):
-        lies_alone = witnesses is not None and _are_turned(witnesses())
+        lies_alone = witnesses is not None and not is_given and _are_turned(witnesses(), whole)
         return array, Message.of("metrics.unlike_witnesses") if lies_alone else None
     for axis in (-1, 0) if np.squeeze(array).ndim > 1 else (-1,):
         order, how = _order(array, whole, axis)
@@ -76,18 +76,20 @@ def are_witnessed(order: Array, witnesses: Sequence[Array]) -> bool:
     return any(_brings_nearer(order, *pair, axis=axis) for pair in pairs for axis in (0, -1))
 
 
-def _are_turned(witnesses: Sequence[Array]) -> bool:
-    """Tell whether all witnesses, golden and target in turn, are the same in another order alone."""
-    return bool(witnesses) and all(starmap(_is_turned, zip(witnesses[::2], witnesses[1::2], strict=True)))
+def _are_turned(witnesses: Sequence[Array], whole: Array) -> bool:
+    """Tell whether all witnesses, golden and target in turn, are the same in another order of that size."""
+    pairs = zip(witnesses[::2], witnesses[1::2], strict=True)
+    return bool(witnesses) and all(_is_turned(*pair, whole.shape) for pair in pairs)
 
 
-def _is_turned(golden: Array, target: Array) -> bool:
+def _is_turned(golden: Array, target: Array, sizes: tuple[int, ...]) -> bool:
     if np.squeeze(golden).shape != np.squeeze(target).shape:
         return False
     rows = ((_first_row(golden, axis), _first_row(target, axis)) for axis in (-1, 0))
     if all(starmap(_are_same, rows)):  # enough to see that they lie alike, and read at once
         return False
-    return any(_order(golden, target, axis)[0] is not None for axis in (-1, 0))
+    axes = (axis for axis in (-1, 0) if _size(golden, axis) in sizes)
+    return any(_order(golden, target, axis)[0] is not None for axis in axes)
 
 
 def _brings_nearer(order: Array, golden: Array, target: Array, *, axis: int) -> bool:

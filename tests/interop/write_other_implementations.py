@@ -206,6 +206,32 @@ class Latent(nn.Module):
         return self.output(self.norm(x))
 
 
+def calls(name: str, **said: str) -> Callable[[Tensor], Tensor]:
+    """Return an activation that is called by its name, so that its call is recorded."""
+    return lambda x: getattr(functional, name)(x, **said)
+
+
+class CalledLlama(Llama):
+    """A Llama that calls its activation."""
+
+    def __init__(self, source: nn.Module) -> None:
+        super().__init__(source)
+        for layer in self.layers:
+            layer.feed_forward.act = calls("silu")
+
+
+class TurnedLlama(CalledLlama):
+    """The same, with what the feed-forward block holds inside in another order."""
+
+    def __init__(self, source: nn.Module) -> None:
+        super().__init__(source)
+        for layer in self.layers:
+            inner = layer.feed_forward
+            for one in (inner.w1, inner.w3):
+                one.weight.data = in_pairs(one.weight.data)
+            inner.w2.weight.data = in_pairs(inner.w2.weight.data.T).T.contiguous()
+
+
 class NeoXBlock(nn.Module):
     """A layer with attention and MLP side by side, without modules for either; its sums in another order."""
 
@@ -260,6 +286,15 @@ class NeoX(nn.Module):
         for block in self.blocks:
             x = block(x, at)
         return self.unembed(self.ln_f(x))
+
+
+class CalledNeoX(NeoX):
+    """The same calling its activation."""
+
+    def __init__(self, source: nn.Module) -> None:
+        super().__init__(source)
+        for block in self.blocks:
+            block.act = calls("gelu")
 
 
 class FusedAttention(nn.Module):
@@ -413,6 +448,15 @@ def ones(name: str) -> Callable[[nn.Module], None]:
     return plant
 
 
+def activated(name: str, activation: Callable[[Tensor], Tensor]) -> Callable[[nn.Module], None]:
+    """Return a fault: another activation."""
+
+    def plant(model: nn.Module) -> None:
+        model.get_submodule(name).act = activation
+
+    return plant
+
+
 def healthy(_: nn.Module) -> None:
     """Plant nothing."""
 
@@ -423,18 +467,29 @@ QUERY, BOTH = 20, 12
 LATENT = {"q_lora_rank": QUERY, "kv_lora_rank": BOTH, "first_k_dense_replace": LAYERS}
 LATENT |= {"qk_nope_head_dim": 8, "qk_rope_head_dim": 4, "v_head_dim": 8, "num_key_value_heads": HEADS}
 OF_WORDS = {"vocab_size": WORDS, "bos_token_id": 1, "eos_token_id": 2}
+
+
+def llama() -> nn.Module:
+    """Make a Llama."""
+    return LlamaForCausalLM(LlamaConfig(**SIZES, **OF_WORDS, num_key_value_heads=2))
+
+
+def neox() -> nn.Module:
+    """Make a GPT-NeoX."""
+    return GPTNeoXForCausalLM(GPTNeoXConfig(**SIZES, **OF_WORDS))
+
+
 MODELS: dict[str, tuple[Callable[[], nn.Module], type[nn.Module], bool]] = {
-    "llama": (
-        lambda: LlamaForCausalLM(LlamaConfig(**SIZES, **OF_WORDS, num_key_value_heads=2)),
-        Llama,
-        False,
-    ),
+    "llama": (llama, Llama, False),
+    "llama_called": (llama, CalledLlama, False),
+    "llama_turned": (llama, TurnedLlama, False),
     "latent": (
         lambda: DeepseekV3ForCausalLM(DeepseekV3Config(**SIZES, **OF_WORDS, **LATENT)),
         Latent,
         False,
     ),
-    "neox": (lambda: GPTNeoXForCausalLM(GPTNeoXConfig(**SIZES, **OF_WORDS)), NeoX, False),
+    "neox": (neox, NeoX, False),
+    "neox_called": (neox, CalledNeoX, False),
     "vit": (
         lambda: ViTForImageClassification(ViTConfig(**SIZES, image_size=16, patch_size=4)),
         ImageTransformer,
@@ -462,6 +517,21 @@ PAIRS: dict[str, tuple[str, Callable[[nn.Module], None], str, str]] = {
     "llama_gradients": ("llama", healthy, "L0", "tensor"),
     "llama_wo": ("llama", scaled("layers.1.attention.wo.weight", 1.3), "mix", "statistics"),
     "llama_norm": ("llama", ones("layers.1.ffn_norm.scale"), "L0", "statistics"),
+    "llama_called": ("llama_called", healthy, "mix", "statistics"),
+    "llama_called_gelu": (
+        "llama_called",
+        activated("layers.1.feed_forward", calls("gelu")),
+        "mix",
+        "statistics",
+    ),
+    "llama_turned_relu": ("llama_turned", activated("layers.1.feed_forward", calls("relu")), "mix", "tensor"),
+    "neox_called": ("neox_called", healthy, "mix", "statistics"),
+    "neox_called_tanh": (
+        "neox_called",
+        activated("blocks.1", calls("gelu", approximate="tanh")),
+        "mix",
+        "statistics",
+    ),
     "latent_healthy": ("latent", healthy, "L0", "tensor"),
     "latent_query": ("latent", rows_scaled(DOWN, slice(QUERY), 1.3), "L0", "tensor"),
     "latent_both": ("latent", rows_scaled(DOWN, slice(QUERY, None), 1.3), "L0", "tensor"),

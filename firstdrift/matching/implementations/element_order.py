@@ -9,7 +9,7 @@ otherwise than its witnesses is faulty; of what is the same as it lies that is s
 it is the gradient of.
 """
 
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from typing import Final
 
 from msgspec.structs import replace
@@ -20,13 +20,19 @@ from firstdrift.matching.plan import Joining, TensorPair
 from firstdrift.model.tensor import Role, TensorRecord
 
 
-def with_order_of_weights(pairs: Sequence[TensorPair]) -> list[TensorPair]:
-    """Let what two linear modules give lie in another order, where their weights do."""
+def with_order_of_weights(
+    pairs: Sequence[TensorPair], in_order: Callable[[TensorPair], bool]
+) -> list[TensorPair]:
+    """Let what two linear modules take and give lie in another order, where their weights do.
+
+    Of what they take it may be known that it does not.
+    """
     weight = weight_among(pairs)
     if weight is None:
         return list(pairs)
     witnesses = weight.golden, weight.target
-    return [pair if pair is weight else _in_order(pair, witnesses) for pair in pairs]
+    roles = (Role.INPUT, *_OF_FORWARD)
+    return [pair if pair is weight or in_order(pair) else _in_order(pair, witnesses, roles) for pair in pairs]
 
 
 def weight_among(pairs: Iterable[TensorPair]) -> TensorPair | None:
@@ -38,6 +44,11 @@ def with_order_of_forward(pairs: Iterable[TensorPair], weight: TensorPair) -> li
     """Let gradients of a linear module's result and parameters lie in another order, as its weight does."""
     witnesses = weight.golden, weight.target
     return [_in_order(pair, witnesses, (Role.INPUT, Role.GRADIENT)) for pair in pairs]
+
+
+def with_order_of_given(pairs: Iterable[TensorPair], witnesses: Sequence[TensorRecord]) -> list[TensorPair]:
+    """Let what is made of each element by itself lie in another order, as what it is made of may."""
+    return [_in_order(pair, witnesses, (Role.INPUT, Role.OUTPUT)) if witnesses else pair for pair in pairs]
 
 
 def with_order_of_layers(pairs: Sequence[TensorPair], matches: Container[int]) -> list[TensorPair]:

@@ -12,6 +12,7 @@ from firstdrift.groups import known
 from firstdrift.matching.cross_framework.align import Aligned, align_lines
 from firstdrift.matching.cross_framework.layer_ops import Layer, Line, lay_out
 from firstdrift.matching.cross_framework.match import add_aligned, called, is_convincing, is_topology
+from firstdrift.matching.implementations.activations import activations
 from firstdrift.matching.implementations.layer_votes import LayerPair, by_majority, layer_pair
 from firstdrift.matching.implementations.other_implementation import (
     ModulesAlone,
@@ -34,6 +35,7 @@ from firstdrift.model.slice import Slice
 from firstdrift.model.tensor import Role
 from firstdrift.wording.message import Message
 
+_TAKE_THE_SAME: Final[Messages] = (Message.of("matching.reason.take_the_same"),)
 _AS_IN_MOST_LAYERS: Final[Messages] = (Message.of("matching.reason.as_in_most_layers"),)
 
 
@@ -65,6 +67,8 @@ def match_implementations(work: Pairing, golden: Slice, target: Slice) -> bool:
     _match_left(
         work, inner, sides, (same_weights, between_matches, same_names, same_paths, same_shapes, heads)
     )
+    for pair in list(activations(work)):
+        work.add_sure(pair, Origin.STRUCTURE, _TAKE_THE_SAME, BY_MAJORITY)
     return True
 
 

@@ -24,6 +24,7 @@ from firstdrift.matching.implementations.boundaries import MADE_OTHERWISE
 from firstdrift.matching.implementations.element_order import (
     weight_among,
     with_order_of_forward,
+    with_order_of_given,
     with_order_of_weights,
 )
 from firstdrift.matching.implementations.thresholds import TWO_PARTS
@@ -71,6 +72,7 @@ class Pairer(Struct, frozen=True):
         golden: the golden run; likewise target.
         made: what was paired as outputs so far: the key of the golden value, and that of the target value.
         in_order: numbers of those of which no other order of elements is thought possible.
+        turned: of others, the weights that say in what order they lie; none where no values were saved.
         linear: the matches of linear modules so far.
         weights: their weights, where values were saved, by the paths of both.
     """
@@ -79,6 +81,7 @@ class Pairer(Struct, frozen=True):
     target: Side
     made: tuple[dict[Hashable, int], dict[Hashable, int]] = field(default_factory=lambda: ({}, {}))
     in_order: set[int] = field(default_factory=set)
+    turned: dict[int, tuple[TensorRecord, ...]] = field(default_factory=dict)
     linear: set[int] = field(default_factory=set)
     weights: dict[tuple[str, str], TensorPair | None] = field(default_factory=dict)
 
@@ -104,7 +107,8 @@ class Pairer(Struct, frozen=True):
         if is_linear and golden.direction is not Direction.BACKWARD:
             self.linear.add(row)
             self.weights[paths] = weight_among(pairs)
-            pairs = with_order_of_weights(pairs)
+            self._remember_order(pairs, self.weights[paths])
+            pairs = with_order_of_weights(pairs, self._is_given_in_order)
         elif (weight := self.weights.get(paths)) is not None:
             pairs = with_order_of_forward(pairs, weight)
         tensors.pairs += pairs
@@ -118,21 +122,39 @@ class Pairer(Struct, frozen=True):
         """
         own = TensorPairing()
         own.pair(row, golden, target)
-        if self._take_the_same(own):
+        if _treat_each_element(golden, target):
+            _pair_given(own, row, golden, target)
+        made = self._made_of(own)
+        if made <= self.in_order and made:
             for pair in own.pairs:
                 self._remember(pair.golden, pair.target, in_order=True)
+        elif len(made) == 1 and made <= self.turned.keys() and _treat_each_element(golden, target):
+            own.pairs = with_order_of_given(own.pairs, self.turned[made.pop()])
         else:
             own.pairs = [replace(pair, incomparable=MADE_OTHERWISE) for pair in own.pairs]
         tensors.add(own)
 
-    def _take_the_same(self, pairing: TensorPairing) -> bool:
-        """Tell whether all that two operators are given was made by the same, and lies in one order."""
+    def _made_of(self, pairing: TensorPairing) -> set[int]:
+        """Return the numbers of what two operators are given; none unless all of it was made by the same."""
         given = [pair for pair in pairing.pairs if _is_given(pair.golden)]
         left = (*pairing.unmatched_golden, *pairing.unmatched_target)
-        if not given or any(_is_given(each.record) for each in left):
-            return False
-        made = [self._made(pair.golden, pair.target) for pair in given]
-        return all(one == other and one in self.in_order for one, other in made)
+        if any(_is_given(each.record) for each in left):
+            return set()
+        made = {self._made_by_one(pair.golden, pair.target) for pair in given}
+        return set() if None in made else set(known(made))
+
+    def _is_given_in_order(self, pair: TensorPair) -> bool:
+        """Tell whether two inputs were made by what is the same and lies in one order."""
+        made = self._made_by_one(pair.golden, pair.target)
+        return pair.golden.role is Role.INPUT and made in self.in_order
+
+    def _remember_order(self, pairs: Sequence[TensorPair], weight: TensorPair | None) -> None:
+        """Remember what says in which order a linear module gives its elements."""
+        for pair in (each for each in pairs if each.golden.role is Role.OUTPUT):
+            number = self._made_by_one(pair.golden, pair.target)
+            are_saved = None not in (pair.golden.location, pair.target.location)
+            if number is not None and (weight is not None or not are_saved):
+                self.turned[number] = () if weight is None else (weight.golden, weight.target)
 
     def _is_turned(self, golden: Node, target: Node, record: TensorRecord) -> bool:
         """Tell whether a weight as wide as high lies the other way round, as the others of its class do."""
@@ -145,6 +167,11 @@ class Pairer(Struct, frozen=True):
         """Tell whether two inputs were made by what is not the same, as what made them tells."""
         made = self._made(golden, target)
         return golden.role is Role.INPUT and None not in made and made[0] != made[1]
+
+    def _made_by_one(self, golden: TensorRecord, target: TensorRecord) -> int | None:
+        """Return the number of what made both; None if that is not known, or not the same."""
+        made = self._made(golden, target)
+        return made[0] if made[0] == made[1] else None
 
     def _made(self, golden: TensorRecord, target: TensorRecord) -> tuple[int | None, int | None]:
         keys = value_key(golden), value_key(target)
@@ -164,8 +191,7 @@ class Pairer(Struct, frozen=True):
         """Yield the inputs that were made by what is the same."""
         for first in _in(golden, Role.INPUT):
             for second in _in(target, Role.INPUT):
-                made = self._made(first, second)
-                if made[0] is not None and made[0] == made[1]:
+                if self._made_by_one(first, second) is not None:
                     yield first, second, ()
 
     def _candidates(self, golden: Node, target: Node) -> Candidates:
@@ -198,6 +224,21 @@ class Pairer(Struct, frozen=True):
 
 def _is_given(record: TensorRecord) -> bool:
     return record.role is Role.INPUT and record.is_tensor and is_floating(record.dtype)
+
+
+def _treat_each_element(golden: Node, target: Node) -> bool:
+    """Tell whether two nodes make each element of one, wherever it lies."""
+    is_forward = golden.direction is not Direction.BACKWARD
+    return is_forward and kind_of(golden) is kind_of(target) is OpKind.ACTIVATE
+
+
+def _pair_given(own: TensorPairing, row: int, golden: Node, target: Node) -> None:
+    """Pair what two operators of one argument take, if they share no name by which it was paired."""
+    sides = own.unmatched_golden, own.unmatched_target
+    left = [[each.record for each in side if _is_given(each.record)] for side in sides]
+    if [*map(len, left)] == [1, 1] and (found := seen(left[0][0], left[1][0])) is not None:
+        own.pairs.insert(0, _pair(row, (golden, target), found, ()))
+        own.drop_paired()
 
 
 def pairer_of(golden: SliceTree, target: SliceTree) -> Pairer:

@@ -13,6 +13,7 @@ import pytest
 
 from firstdrift import Report, compare
 from firstdrift.comparison.exit_status import exit_status
+from firstdrift.matching.plan import Joining
 from firstdrift.verdict.judgement import NodeClass
 
 
@@ -33,6 +34,8 @@ def answer(unpacked: Callable[[str], Path]) -> Callable[[str], Report]:
         "llama_healthy",
         "llama_healthy_values",
         "llama_gradients",
+        "llama_called",
+        "neox_called",
         "latent_healthy",
         "neox_healthy",
         "resnet_healthy",
@@ -111,3 +114,41 @@ def test_operators_that_work_on_other_quantities_are_not_compared(answer: Callab
         if pair.incomparable is not None
     }
     assert reasons["Torch.matmul.0.forward"] == "matching.incomparable.made_otherwise"
+
+
+@pytest.mark.parametrize(
+    ("name", "golden", "target"),
+    [
+        ("llama_called_gelu", "Functional.silu.1.forward", "Functional.gelu.0.forward"),
+        ("llama_turned_relu", "Functional.silu.1.forward", "Functional.relu.0.forward"),
+        (
+            "neox_called_tanh",
+            "Module.gpt_neox.layers.1.mlp.act.GELUActivation.forward.0",
+            "Functional.gelu.1.forward",
+        ),
+    ],
+)
+def test_another_activation_is_named_whether_or_not_it_lies_in_a_module(
+    answer: Callable[[str], Report], name: str, golden: str, target: str
+) -> None:
+    """GELU for SiLU, ReLU for SiLU, and GELU as tanh approximates it: what leads into it is the same."""
+    found = answer(name).findings.first_bad_node
+    assert found is not None
+    assert (found.golden, found.target) == (golden, target)
+    assert (found.tensor, found.node_class) == ("output.0", NodeClass.SOURCE)
+
+
+def test_an_activation_lies_in_the_order_of_what_it_takes(answer: Callable[[str], Report]) -> None:
+    """The feed-forward block of the one run has its inner elements in another order, as its weights tell."""
+    report = answer("llama_turned_relu")
+    (one,) = report.slices
+    errors = {
+        (pair.golden_node, pair.golden.label): measured.errors.relative_l2
+        for pair, measured in zip(one.plan.pairs, one.measurements, strict=True)
+        if pair.joining is Joining.REARRANGED and measured.errors is not None
+    }
+    down = "Module.model.layers.0.mlp.down_proj.Linear.forward.0"
+    alike = [("Functional.silu.0.forward", "input.0"), ("Functional.silu.0.forward", "output.0")]
+    alike += [("Functional.silu.1.forward", "input.0"), (down, "input.0")]
+    assert max(errors[place] for place in alike) < 1e-6
+    assert errors["Functional.silu.1.forward", "output.0"] > 0.1
