@@ -59,7 +59,8 @@ def after_children(
     waiting = list(in_order(children.get(None, ())))
     while waiting:
         backwards.append(waiting.pop())
-        waiting.extend(in_order(children.get(backwards[-1], ())))
+        if inside := children.get(backwards[-1]):
+            waiting.extend(in_order(inside))
     return backwards[::-1]
 
 

@@ -98,6 +98,8 @@ class TensorPairing(Struct):
 
         `said` has the label of a golden tensor by that of the target tensor.
         """
+        if not said:
+            return golden, target
         first, second = ({record.label: record for record in node.tensors} for node in (golden, target))
         labels = {theirs: own for theirs, own in said.items() if own in first and theirs in second}
         for theirs, own in labels.items():

@@ -45,6 +45,7 @@ _BESIDE_A_SCALAR: Final = frozenset({"type", "Max", "Min", "Mean", "Norm"})
 
 _WHOLE: Final = frozenset({int})
 _REAL: Final = frozenset({float})
+_STATISTICS: Final = ("Max", "Min", "Mean", "Norm")
 
 _MERGED_TRUTH: Final[dict[object, float]] = {"True": 1.0, "False": 0.0}
 """Statistics of booleans as they are written where ranks were merged."""
@@ -206,7 +207,7 @@ def _are_sizes(numbers: tuple[int, ...]) -> bool:
 
 
 def _statistics(leaf: Mapping[str, Any], problems: list[Message]) -> Statistics | None:
-    recorded = tuple(map(leaf.get, ("Max", "Min", "Mean", "Norm")))
+    recorded = tuple(map(leaf.get, _STATISTICS))
     if _REAL.issuperset(map(type, recorded)):
         return Statistics(*recorded)
     if recorded == (None, None, None, None):

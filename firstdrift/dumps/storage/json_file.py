@@ -8,6 +8,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterable
+from itertools import count
 from pathlib import Path
 from typing import Any, Final
 
@@ -93,8 +94,7 @@ def read_json_if_present(file: Path) -> JsonFile | None:
 
 def items_of(values: list[Any] | dict[str, Any]) -> Iterable[tuple[str, Any]]:
     """Return the values of a list or an object by their places or keys."""
-    pairs = values.items() if isinstance(values, dict) else enumerate(values)
-    return ((str(key), value) for key, value in pairs)
+    return values.items() if isinstance(values, dict) else zip(map(str, count()), values, strict=False)
 
 
 def parse_json(text: str) -> JsonFile:
@@ -109,8 +109,7 @@ def parse_json(text: str) -> JsonFile:
     def as_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         found = dict(pairs)
         if len(found) != len(pairs):
-            counts = Counter(firsts(pairs))
-            repeated.extend(key for key, count in counts.items() if count > 1)
+            repeated.extend(key for key, times in Counter(firsts(pairs)).items() if times > 1)
         return found
 
     if "\\" in text and ("\\ud" in text or "\\uD" in text):
