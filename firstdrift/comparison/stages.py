@@ -22,7 +22,7 @@ from firstdrift.matching.plan import SlicePairing, SlicePlan, TensorPair
 from firstdrift.matching.ranks.missing_ranks import Read
 from firstdrift.matching.slices import pair_slices
 from firstdrift.metrics.measure import measure_pair
-from firstdrift.metrics.measurement import FITS_NOT, Measurement, MeasurementKind
+from firstdrift.metrics.measurement import FITS_NOT, INCOMPARABLE, Measurement
 from firstdrift.model.slice import Coordinates, Dump, Slice, SliceListing
 from firstdrift.model.tensor import is_part_of_rank
 from firstdrift.verdict.logits import is_file_of_logits, is_logits
@@ -69,7 +69,7 @@ def measure_pairs(plan: SlicePlan, start: int, stop: int) -> list[Measurement]:
 
 def _measure(pair: TensorPair) -> Measurement:
     if pair.incomparable is not None:
-        return Measurement(MeasurementKind.INCOMPARABLE, pair.incomparable)
+        return Measurement(INCOMPARABLE, pair.incomparable)
     if pair.golden_parts or pair.target_parts:
         from firstdrift.metrics.joined import measure_joined
 
@@ -118,7 +118,7 @@ def count_unreadable(result: SliceResult) -> int:
 
 
 def _is_unreadable(pair: TensorPair, measured: Measurement) -> bool:
-    if measured.kind is not MeasurementKind.INCOMPARABLE or pair.incomparable is not None:
+    if measured.kind is not INCOMPARABLE or pair.incomparable is not None:
         return False
     if measured.reason is not None and measured.reason.id in FITS_NOT:
         return False

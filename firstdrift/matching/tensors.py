@@ -21,8 +21,8 @@ from firstdrift.matching.structure.sequence_alignment import Pair
 from firstdrift.matching.structure.statistics_similarity import bare_shape, known_distances, value_distance
 from firstdrift.matching.thresholds import ARGUMENTS_AGREE, TIMES_FARTHER
 from firstdrift.matching.tree import Place, are_of_one_family, is_operator, operator_family
-from firstdrift.model.node import Direction, Node
-from firstdrift.model.tensor import Role, TensorRecord, is_floating
+from firstdrift.model.node import BACKWARD, Node
+from firstdrift.model.tensor import INPUT, OUTPUT, Role, TensorRecord, is_floating
 from firstdrift.operators.properties import is_commutative
 from firstdrift.wording.message import Message
 from firstdrift.wording.phrases import shape, side_named
@@ -222,7 +222,7 @@ def _pair_positions(golden: Node, target: Node) -> dict[Pair, Message | None]:
     """Pair the positions of two nodes' tensors, each pair with a remark if its keys differ."""
     roles: Iterable[Role] = Role
     if not _share_arguments(golden, target):
-        roles = (Role.INPUT if target.direction is Direction.BACKWARD else Role.OUTPUT,)
+        roles = (INPUT if target.direction is BACKWARD else OUTPUT,)
     free_order = is_operator(target) and _has_free_order(target)
     exchanged = _exchanged_role(golden, target)
     paired: dict[Pair, Message | None] = {}
@@ -246,7 +246,7 @@ def _exchanged_role(golden: Node, target: Node) -> Role | None:
     are_operators = is_operator(golden) and is_operator(target) and are_of_one_family(golden, target)
     if not are_operators or not is_commutative(operator_family(target.type_name)):
         return None
-    role = Role.OUTPUT if target.direction is Direction.BACKWARD else Role.INPUT
+    role = OUTPUT if target.direction is BACKWARD else INPUT
     first, second = (
         [node.tensors[at] for at in _floating(_of_role(node, role))] for node in (golden, target)
     )
@@ -273,7 +273,7 @@ def _floating(records: Records) -> list[int]:
 
 def _has_free_order(operator: Node) -> bool:
     """Tell whether the order of arguments says nothing: autograd has its own, addition commutes."""
-    return operator.direction is Direction.BACKWARD or is_commutative(operator_family(operator.type_name))
+    return operator.direction is BACKWARD or is_commutative(operator_family(operator.type_name))
 
 
 def _pair_equal_keys(golden: Records, target: Records, *, fitting: bool) -> list[Pair]:

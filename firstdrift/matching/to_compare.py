@@ -14,9 +14,9 @@ from typing import Final
 from firstdrift.matching.plan import ToCompare
 from firstdrift.matching.structure.statistics_similarity import value_key
 from firstdrift.model.names import PARAMETERS_GRAD
-from firstdrift.model.node import Direction, Node, NodeKind
+from firstdrift.model.node import API, BACKWARD, Direction, Node
 from firstdrift.model.slice import Slice
-from firstdrift.model.tensor import Role, TensorRecord, is_floating
+from firstdrift.model.tensor import INPUT, OUTPUT, Role, TensorRecord, is_floating
 from firstdrift.operators.paths import runs_through_head
 
 _NUMBERED: Final = re.compile(r"(^|\.)\d+$")
@@ -37,7 +37,7 @@ def what_to_compare(
     recorded = [node for node in golden.nodes if is_asked(node) and any(map(_is_recorded, node.tensors))]
     there = [node for node in target.nodes if any(map(_is_recorded, node.tensors))]
     passes = set(map(_pass_of, there))
-    with_modules = {_pass_of(node) for node in there if node.kind is not NodeKind.API}
+    with_modules = {_pass_of(node) for node in there if node.kind is not API}
     told_by_operators = _modules_with_operators(golden, recorded)
 
     def is_to_compare(node: Node) -> bool:
@@ -57,7 +57,7 @@ def _alike(nodes: Sequence[Node], alone: frozenset[str]) -> tuple[tuple[str, str
     """Find among nodes with a partner those that give the values of one without: what was set around them."""
     if not alone:
         return ()
-    given = [(node.name, value_key(_first(node, Role.OUTPUT))) for node in nodes]
+    given = [(node.name, value_key(_first(node, OUTPUT))) for node in nodes]
     known = {key: name for name, key in given if name not in alone and key is not None}
     return tuple((name, known[key]) for name, key in given if name in alone and key in known)
 
@@ -75,7 +75,7 @@ def _pass_of(node: Node) -> tuple[Direction, bool]:
 
 def _may_be_left_out(node: Node) -> bool:
     """Tell whether a node is of a pass without which a dump is one of the model all the same."""
-    return node.direction is Direction.BACKWARD or node.type_name == PARAMETERS_GRAD
+    return node.direction is BACKWARD or node.type_name == PARAMETERS_GRAD
 
 
 def _modules_with_operators(golden: Slice, recorded: Sequence[Node]) -> set[str]:
@@ -83,7 +83,7 @@ def _modules_with_operators(golden: Slice, recorded: Sequence[Node]) -> set[str]
     parents = {node.name: node.parent for node in golden.nodes}
     found: set[str] = set()
     for node in recorded:
-        above = node.parent if node.kind is NodeKind.API else None
+        above = node.parent if node.kind is API else None
         while above is not None and above not in found:
             found.add(above)
             above = parents.get(above)
@@ -97,14 +97,12 @@ _Held = tuple[Node, TensorRecord]
 def _outputs(nodes: Sequence[Node]) -> tuple[Sequence[_Held], Sequence[_Held]]:
     """Return what holds what the head gives, or else the last module, or operator; and what that is given."""
     ordered = sorted(nodes, key=lambda node: node.order)
-    outputs = (
-        (node, _first(node, Role.OUTPUT)) for node in ordered if node.direction is not Direction.BACKWARD
-    )
+    outputs = ((node, _first(node, OUTPUT)) for node in ordered if node.direction is not BACKWARD)
     forward = [(node, output) for node, output in outputs if output is not None]
     if not forward:
         return (), ()
     node, output = last = _giver(forward)
-    given = _first(node, Role.INPUT)
+    given = _first(node, INPUT)
     before = [] if given is None else [(node, given), *_with_values_of(given, forward)]
     return _with_values_of(output, forward) or list(_around(last, forward)), before
 
@@ -112,7 +110,7 @@ def _outputs(nodes: Sequence[Node]) -> tuple[Sequence[_Held], Sequence[_Held]]:
 def _giver(forward: Sequence[_Held]) -> _Held:
     """Return what the head gives, or else the last module, or operator."""
     heads = [one for one in forward if runs_through_head(one[0].name) and len(one[1].shape or ()) > 1]
-    modules = [one for one in forward if one[0].kind is not NodeKind.API]
+    modules = [one for one in forward if one[0].kind is not API]
     return (heads or modules or forward)[-1]
 
 
@@ -125,7 +123,7 @@ def _first(node: Node, role: Role) -> TensorRecord | None:
 def _with_values_of(tensor: TensorRecord, forward: Sequence[_Held]) -> list[_Held]:
     """List the outputs that hold the values of a tensor, as far as statistics and digests tell."""
     key = value_key(tensor)
-    outputs = ((node, one) for node, _ in forward for one in node.records(Role.OUTPUT))
+    outputs = ((node, one) for node, _ in forward for one in node.records(OUTPUT))
     return [] if key is None else [held for held in outputs if value_key(held[1]) == key]
 
 

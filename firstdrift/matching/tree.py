@@ -18,9 +18,9 @@ from msgspec import Struct, field
 from firstdrift.groups import positions
 from firstdrift.matching.thresholds import DEEPEST_WRAPPER, MOST_PARAMETERS
 from firstdrift.model.names import PARAMETERS_GRAD
-from firstdrift.model.node import Direction, Node, NodeKind
+from firstdrift.model.node import API, BACKWARD, FORWARD, Direction, Node, NodeKind
 from firstdrift.model.slice import Slice
-from firstdrift.model.tensor import Role, TensorRecord
+from firstdrift.model.tensor import GRADIENT, INPUT, OUTPUT, PARAMETER, Role, TensorRecord
 
 CallKey = tuple[NodeKind, str, int]
 """What the forward and the backward node of one call share: kind, path and call number."""
@@ -80,7 +80,7 @@ class SliceTree(Struct, frozen=True):
 
     def modules(self, indexes: Iterable[int]) -> list[int]:
         """Return those of some nodes that are modules."""
-        return [index for index in indexes if self.nodes[index].kind is not NodeKind.API]
+        return [index for index in indexes if self.nodes[index].kind is not API]
 
     def backward_of(self, index: int) -> int | None:
         """Return the backward node of a forward node's call."""
@@ -118,11 +118,11 @@ class SliceTree(Struct, frozen=True):
         return self.known_contents[index]
 
     def _below(self, index: int) -> list[int]:
-        return (self.backward if self.nodes[index].direction is Direction.BACKWARD else self.forward)[index]
+        return (self.backward if self.nodes[index].direction is BACKWARD else self.forward)[index]
 
     def _combine_contents(self, index: int) -> Contents:
         node = self.nodes[index]
-        parameters = node.records(Role.PARAMETER)
+        parameters = node.records(PARAMETER)
         below = self._below(index)
         if not parameters and not below:
             return _contents_of_leaf(operator_family(node.type_name) if is_operator(node) else None)
@@ -153,7 +153,7 @@ def build_tree(dumped: Slice) -> SliceTree:
         if holds_gradients(node):
             gradients.append(index)
             continue
-        (backward if node.direction is Direction.BACKWARD else forward)[parents[index]].append(index)
+        (backward if node.direction is BACKWARD else forward)[parents[index]].append(index)
         calls[node.direction].setdefault(call_key(node), index)
     return SliceTree(
         nodes=nodes,
@@ -161,14 +161,14 @@ def build_tree(dumped: Slice) -> SliceTree:
         forward=forward,
         backward=backward,
         gradients=tuple(gradients),
-        forward_calls=calls[Direction.FORWARD],
-        backward_calls=calls[Direction.BACKWARD],
+        forward_calls=calls[FORWARD],
+        backward_calls=calls[BACKWARD],
         recomputed=_recomputed(nodes, forward),
     )
 
 
 def _recomputed(nodes: tuple[Node, ...], forward: tuple[list[int], ...]) -> frozenset[int]:
-    backward = (index for index, node in enumerate(nodes) if node.direction is Direction.BACKWARD)
+    backward = (index for index, node in enumerate(nodes) if node.direction is BACKWARD)
     recomputed = list(chain.from_iterable(forward[index] for index in backward))
     for index in recomputed:  # grows while it is gone through
         recomputed += forward[index]
@@ -201,14 +201,14 @@ def holds_gradients(node: Node) -> bool:
     """Tell whether a node stands for the gradients of a module's parameters."""
     if node.type_name == PARAMETERS_GRAD:
         return True
-    if not node.tensors or node.tensors[0].role is not Role.GRADIENT:
+    if not node.tensors or node.tensors[0].role is not GRADIENT:
         return False
-    return all(tensor.role is Role.GRADIENT for tensor in node.tensors)
+    return all(tensor.role is GRADIENT for tensor in node.tensors)
 
 
 def pass_of(node: Node) -> tuple[bool, bool]:
     """Tell whether a node is of the backward pass, and whether it holds gradients of parameters."""
-    return node.direction is Direction.BACKWARD, holds_gradients(node)
+    return node.direction is BACKWARD, holds_gradients(node)
 
 
 FORWARD_PASS: Final = (False, False)
@@ -238,12 +238,12 @@ def operator_family(type_name: str) -> str:
 
 def is_operator(node: Node) -> bool:
     """Tell an operator call from a module."""
-    return node.kind is NodeKind.API
+    return node.kind is API
 
 
 def modules_among(nodes: Iterable[Node]) -> list[Node]:
     """Return those of some nodes that are modules."""
-    return [node for node in nodes if node.kind is not NodeKind.API]
+    return [node for node in nodes if node.kind is not API]
 
 
 def are_of_one_family(golden: Node, target: Node) -> bool:
@@ -264,9 +264,9 @@ def do_other_work(golden: Node, target: Node) -> bool:
 
 def _share_given(node: Node) -> Fraction | None:
     """Return how many elements a module without weights gives for each it takes; None if not known."""
-    if is_operator(node) or node.direction is Direction.BACKWARD or node.records(Role.PARAMETER):
+    if is_operator(node) or node.direction is BACKWARD or node.records(PARAMETER):
         return None
-    match tensors_of(node, Role.INPUT), tensors_of(node, Role.OUTPUT):
+    match tensors_of(node, INPUT), tensors_of(node, OUTPUT):
         case [TensorRecord(shape=taken)], [TensorRecord(shape=given)] if taken and given and prod(taken):
             return Fraction(prod(given), prod(taken))
     return None

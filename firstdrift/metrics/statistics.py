@@ -26,8 +26,8 @@ from msgspec.structs import replace
 from firstdrift.groups import known
 from firstdrift.metrics.masks import ZERO_FOR_SOFTMAX, agreeing_masks
 from firstdrift.metrics.measurement import (
+    STATISTICS,
     Measurement,
-    MeasurementKind,
     SideSummary,
     StatisticDifferences,
     incomparable,
@@ -60,7 +60,7 @@ def measure_statistics(golden: TensorRecord | SideSummary, target: TensorRecord 
     if four.count(None) == len(four):
         return incomparable(Message.of("metrics.no_common_statistic"))
     return Measurement(
-        MeasurementKind.STATISTICS,
+        STATISTICS,
         golden=golden_side,
         target=target_side,
         differences=differences,

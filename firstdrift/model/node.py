@@ -23,6 +23,11 @@ class Direction(StrEnum):
     NONE = "none"
 
 
+MODEL, MODULE, API = NodeKind
+FORWARD, BACKWARD, NO_PASS = Direction
+"""By themselves, for what is asked of every node: Python 3.11 looks up slowly what an enum holds."""
+
+
 class Source(Struct, frozen=True):
     """A node of an earlier form of the graph that a node was made from, as the dump tells.
 

@@ -24,6 +24,10 @@ class Role(StrEnum):
     GRADIENT = "gradient"
 
 
+INPUT, OUTPUT, PARAMETER, GRADIENT = Role
+"""By themselves, for what is asked of every tensor: Python 3.11 looks up slowly what an enum holds."""
+
+
 class Statistics(Struct, frozen=True, gc=False):
     """The statistics that the dumping tool recorded; None where it recorded none.
 

@@ -9,8 +9,8 @@ from itertools import chain
 from typing import Final
 
 from firstdrift.groups import gathered
-from firstdrift.model.node import Direction, Node
-from firstdrift.model.tensor import Role, TensorRecord, is_floating
+from firstdrift.model.node import BACKWARD, Node
+from firstdrift.model.tensor import INPUT, TensorRecord, is_floating
 from firstdrift.operators.kinds import OpKind
 from firstdrift.operators.properties import is_about_positions
 from firstdrift.operators.recognise import kind_of
@@ -24,7 +24,7 @@ _ROWS: Final = (1, 2)
 
 def token_ids(nodes: Iterable[Node]) -> TensorRecord | None:
     """Return the token ids of a slice; None if none were recorded, or the model was called several times."""
-    nodes = [node for node in nodes if node.direction is not Direction.BACKWARD]
+    nodes = [node for node in nodes if node.direction is not BACKWARD]
     given = gathered((node.path, ids) for node in filter(_embeds, nodes) for ids in whole_numbers(node)[:1])
     for calls in given.values():
         return calls[0] if len(calls) == 1 and len(calls[0].shape or ()) in _ROWS else None
@@ -38,7 +38,7 @@ def _by_name(nodes: Iterable[Node]) -> Iterator[TensorRecord]:
 
 def whole_numbers(node: Node) -> Sequence[TensorRecord]:
     """Return the tensors without fractions that a node was given, truth values included."""
-    return [*_whole(node.records(Role.INPUT))]
+    return [*_whole(node.records(INPUT))]
 
 
 def _whole(records: Iterable[TensorRecord]) -> Iterator[TensorRecord]:

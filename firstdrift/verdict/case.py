@@ -15,9 +15,9 @@ from operator import or_
 
 from msgspec import Struct
 
-from firstdrift.metrics.measurement import MeasurementKind
-from firstdrift.model.node import Direction
-from firstdrift.model.tensor import UNDERFLOW, Role
+from firstdrift.metrics.measurement import STATISTICS
+from firstdrift.model.node import BACKWARD
+from firstdrift.model.tensor import GRADIENT, UNDERFLOW
 from firstdrift.verdict.conditioning import Term
 from firstdrift.verdict.confidence import Excess
 from firstdrift.verdict.evidence import Evidence
@@ -145,7 +145,7 @@ def case_of(evidence: Evidence, progress: Progress, row: TreeRow) -> Case:
     error, limits = evidence.errors[row.index], evidence.limits
     roundoff = progress.roundoff or limits.roundoff_float32
     unrecorded = error.input is None and not progress.known_inside[row.index]
-    is_backward = row.direction is Direction.BACKWARD
+    is_backward = row.direction is BACKWARD
     differing = None
     if error.parameter and not (error.is_by_number and progress.seen):
         differing = differing_parameter(evidence, error, roundoff)
@@ -161,7 +161,7 @@ def case_of(evidence: Evidence, progress: Progress, row: TreeRow) -> Case:
         differing is not None,
         unrecorded,
         _SCOPES[
-            Role.GRADIENT in error.roles,
+            GRADIENT in error.roles,
             error.input is not None,
             unrecorded,
             is_backward,
@@ -208,7 +208,7 @@ def _excess(evidence: Evidence, pair: int, roundoff: float) -> float:
     # What all others have is no excuse for another difference.
     roundoff = max(error.roundoff, evidence.stored) if evidence.systematic_weights else roundoff
     rounding = evidence.limits.parameter_floor * roundoff
-    if measured.kind is not MeasurementKind.STATISTICS:
+    if measured.kind is not STATISTICS:
         return min(whole, error.value) / (rounding + trained)
     # Statistics are rounded as well, each by itself.
     rounding = max(2.0 * rounding, STATISTICS_ROUNDING.value * evidence.limits.roundoff_float32)

@@ -15,10 +15,10 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from firstdrift.metrics.measurement import Measurement, MeasurementKind, SideSummary
+from firstdrift.metrics.measurement import DATA, Measurement, SideSummary
 from firstdrift.metrics.statistics import is_whole
-from firstdrift.model.node import Direction, NodeKind
-from firstdrift.model.tensor import ROUNDING, Role
+from firstdrift.model.node import API, BACKWARD, MODULE
+from firstdrift.model.tensor import INPUT, ROUNDING
 from firstdrift.verdict.added_inside import added_inside, explained_by_added
 from firstdrift.verdict.case import Case, Progress, case_of
 from firstdrift.verdict.classes import ENTERED, ClassRule, rule_of
@@ -144,8 +144,8 @@ def _walk(
 
 def _given_to_model(evidence: Evidence) -> float:
     """Return the error of what the one module is given that all others lie in, if it differs slightly."""
-    tops = [row for row in evidence.rows if row.parent is None and row.kind is not NodeKind.API]
-    forward = [row for row in tops if row.direction is not Direction.BACKWARD]
+    tops = [row for row in evidence.rows if row.parent is None and row.kind is not API]
+    forward = [row for row in tops if row.direction is not BACKWARD]
     if len(forward) != 1 or forward[0].last == forward[0].index or forward[0].match is None:
         return 0.0
     error = evidence.errors[forward[0].index]
@@ -174,7 +174,7 @@ def _look_for_another_input(case: Case) -> None:
 def _is_other_input(case: Case) -> bool:
     """Tell whether what a row is given comes from outside of the model, and differs."""
     progress, row, error = case.progress, case.row, case.error
-    if progress.input_row is not None or error.input is None or row.direction is Direction.BACKWARD:
+    if progress.input_row is not None or error.input is None or row.direction is BACKWARD:
         return False
     if error.integer_input_pair is not None and is_embedding(row):
         return progress.first_origin is None
@@ -274,7 +274,7 @@ def _go_on(case: Case, own: Classified) -> None:
         _tell_what_surrounds(case, row.parent, is_origin=is_origin)
     if progress.outstanding:
         progress.peers_before.add(peer_group(row))
-    if row.direction is Direction.BACKWARD and case.evidence.runs_alone(row):
+    if row.direction is BACKWARD and case.evidence.runs_alone(row):
         progress.seen_difference = max(progress.seen_difference, _difference(case))
     progress.see(error)
     if error.output_pair is not None:
@@ -360,7 +360,7 @@ def _limit_of_input(case: Case) -> float:
     if (case.error.input or 0.0) > limits.drift_least and _alone_before(case) is not None:
         return max(beyond, limits.peer_floor * case.roundoff)
     hidden = limits.hidden_floor * case.roundoff
-    if case.roundoff > limits.roundoff_float32 and case.row.direction is not Direction.BACKWARD:
+    if case.roundoff > limits.roundoff_float32 and case.row.direction is not BACKWARD:
         hidden = min(hidden, max(limits.floor * case.roundoff, UNLIKE_BEFORE.value * explained))
     return max(beyond, hidden)
 
@@ -387,8 +387,8 @@ def _handed_on(case: Case) -> float:
     if pair is None:
         return 0.0
     measured, underflow = evidence.measurements[pair], evidence.pair_errors[pair].underflow
-    was_equal = case.progress.seen_whole == 0.0 and measured.kind is MeasurementKind.DATA
-    if case.row.direction is not Direction.BACKWARD or was_equal:
+    was_equal = case.progress.seen_whole == 0.0 and measured.kind is DATA
+    if case.row.direction is not BACKWARD or was_equal:
         return underflow
     before = max(case.progress.seen_difference, _rounding_of_loss(case))
     return max(underflow, error_of_sum((before,), measured.golden_norm))
@@ -415,7 +415,7 @@ def _alone_before(case: Case) -> TreeRow | None:
         return None
     for place in range(evidence.places[case.row.index] - 1, -1, -1):
         row = evidence.in_order[place]
-        if row.match is None and row.kind is NodeKind.API and row.direction is case.row.direction:
+        if row.match is None and row.kind is API and row.direction is case.row.direction:
             alone.append(row)
         elif evidence.errors[row.index].output is not None:
             break
@@ -436,7 +436,7 @@ def _blame_what_surrounds(case: Case, classified: Sequence[Classified]) -> None:
     blamed = classified[surrounding.index]
     if blamed.node_class in ORIGINS:
         return
-    blamed.node_class = NodeClass.NON_FINITE if Role.INPUT in error.non_finite else NodeClass.SOURCE
+    blamed.node_class = NodeClass.NON_FINITE if INPUT in error.non_finite else NodeClass.SOURCE
     blamed.entered = blamed.worst_pair = error.input_pair
     blamed.reasons = (entered(evidence, case.row, error, blamed=surrounding, is_maker=maker is not None),)
     blamed.rule, blamed.excess = ENTERED.name, _over(case.error.input or 0.0, _limit_of_input(case))
@@ -478,7 +478,7 @@ def _surrounding(case: Case) -> TreeRow:
         if above.match is None:
             continue
         surrounding = above
-        if above.kind is NodeKind.MODULE and (evidence.errors[above.index].input or 0.0) < agrees:
+        if above.kind is MODULE and (evidence.errors[above.index].input or 0.0) < agrees:
             break
     return surrounding
 

@@ -21,8 +21,7 @@ target    embed ─ layers.0 ─ layers.1 ─ norm ─ lm_head        be of the 
 | anything else                                                  | missed                             |
 """
 
-from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from math import prod
 
 from msgspec import Struct
@@ -30,8 +29,8 @@ from msgspec import Struct
 from firstdrift.groups import not_in
 from firstdrift.matching.implementations.boundaries import is_other_quantity
 from firstdrift.matching.plan import ToCompare
-from firstdrift.model.node import Direction, NodeKind
-from firstdrift.model.tensor import Role
+from firstdrift.model.node import API, BACKWARD
+from firstdrift.model.tensor import OUTPUT
 from firstdrift.parallel.point_to_point import is_communication
 from firstdrift.verdict.coverage import Coverage
 from firstdrift.verdict.evidence import Evidence
@@ -39,15 +38,14 @@ from firstdrift.verdict.tree import TreeRow
 
 
 class _Seen(Struct, frozen=True):
-    """What is known of the tensors of the matches: of which roles some were compared, some recorded.
+    """What is known of the tensors of the matches.
 
     Attributes:
-        compared: by match, roles of the tensors that were compared; likewise recorded, of all.
+        compared: matches that were compared: an output of them, or, where none was recorded, anything.
         elsewhere: matches with an output that is another quantity on the two sides.
     """
 
-    compared: Mapping[int, frozenset[Role]]
-    recorded: Mapping[int, frozenset[Role]]
+    compared: frozenset[int]
     elsewhere: frozenset[int]
 
 
@@ -59,10 +57,9 @@ def coverage_of(evidence: Evidence) -> Coverage | None:
     seen = _seen(evidence)
     compared = _compared(evidence, there, seen)
     nodes = compared | set(_missed(evidence, there, seen, compared))
-    backward = {name for row in evidence.rows if row.direction is Direction.BACKWARD for name in row.golden}
-    tensors = _compared_tensors(evidence)
-    has_outputs = not tensors.isdisjoint(there.outputs)
-    has_before = not has_outputs and _gives_less(evidence, there) and not tensors.isdisjoint(there.before)
+    backward = {name for row in evidence.rows if row.direction is BACKWARD for name in row.golden}
+    has_outputs = _is_any_compared(evidence, there.outputs)
+    has_before = not has_outputs and _gives_less(evidence, there) and _is_any_compared(evidence, there.before)
     return Coverage(
         nodes=len(nodes),
         compared_nodes=len(compared),
@@ -78,16 +75,19 @@ def coverage_of(evidence: Evidence) -> Coverage | None:
 
 def _compared(evidence: Evidence, there: ToCompare, seen: _Seen) -> set[str]:
     """Name the golden nodes that were compared, or that give the values of one that was."""
-    compared = {name for row in evidence.rows if _is_compared(row, seen) for name in row.golden}
+    compared = {name for row in evidence.rows if row.match in seen.compared for name in row.golden}
     return compared | {name for name, other in there.alike if other in compared}
 
 
-def _compared_tensors(evidence: Evidence) -> set[tuple[str, str]]:
-    return {
-        (pair.golden_node, pair.golden.label)
+def _is_any_compared(evidence: Evidence, places: Sequence[tuple[str, str]]) -> bool:
+    """Tell whether any of some golden tensors was compared."""
+    nodes = {node for node, _ in places}
+    return any(
+        pair.golden_node in nodes
+        and error.value is not None
+        and (pair.golden_node, pair.golden.label) in places
         for pair, error in zip(evidence.plan.pairs, evidence.pair_errors, strict=True)
-        if error.value is not None
-    }
+    )
 
 
 def _are_outputs_alone(nodes: set[str], there: ToCompare) -> bool:
@@ -107,37 +107,25 @@ def _gives_less(evidence: Evidence, there: ToCompare) -> bool:
     parts = [
         prod(left.record.shape or ()) < sizes[left.match]
         for left in plan.unmatched_target_tensors
-        if left.match in sizes and left.record.role is Role.OUTPUT and left.record.is_tensor
+        if left.match in sizes and left.record.role is OUTPUT and left.record.is_tensor
     ]
     return bool(parts) and all(parts)
 
 
 def _seen(evidence: Evidence) -> _Seen:
-    compared: defaultdict[int, set[Role]] = defaultdict(set)
-    recorded: defaultdict[int, set[Role]] = defaultdict(set)
     plan = evidence.plan
-    for pair, error in zip(plan.pairs, evidence.pair_errors, strict=True):
-        if pair.golden.is_tensor:
-            recorded[pair.match].add(pair.golden.role)
-            if error.value is not None:
-                compared[pair.match].add(pair.golden.role)
-    for left in plan.unmatched_golden_tensors:
-        if left.record.is_tensor:
-            recorded[left.match].add(left.record.role)
-    apart = (pair.match for pair in plan.pairs if is_other_quantity(pair))
-    return _Seen(
-        {match: frozenset(roles) for match, roles in compared.items()},
-        {match: frozenset(roles) for match, roles in recorded.items()},
-        frozenset(apart),
-    )
-
-
-def _is_compared(row: TreeRow, seen: _Seen) -> bool:
-    """Tell whether a node was compared: an output of it, or, where none was recorded, anything."""
-    if row.match is None:
-        return False
-    compared = seen.compared.get(row.match, frozenset())
-    return Role.OUTPUT in compared if Role.OUTPUT in seen.recorded.get(row.match, ()) else bool(compared)
+    tensors = [
+        (pair.match, pair.golden.role is OUTPUT, error.value is not None)
+        for pair, error in zip(plan.pairs, evidence.pair_errors, strict=True)
+        if pair.golden.is_tensor
+    ]
+    left_over = [left for left in plan.unmatched_golden_tensors if left.record.is_tensor]
+    compared = {match for match, _, is_compared in tensors if is_compared}
+    by_output = {match for match, is_output, is_compared in tensors if is_output and is_compared}
+    with_output = {match for match, is_output, _ in tensors if is_output}
+    with_output.update(left.match for left in left_over if left.record.role is OUTPUT)
+    elsewhere = frozenset(pair.match for pair in plan.pairs if is_other_quantity(pair))
+    return _Seen(frozenset(compared - (with_output - by_output)), elsewhere)
 
 
 def _missed(evidence: Evidence, there: ToCompare, seen: _Seen, compared: set[str]) -> Iterator[str]:
@@ -147,7 +135,7 @@ def _missed(evidence: Evidence, there: ToCompare, seen: _Seen, compared: set[str
     for row in evidence.rows:
         if row.match in seen.elsewhere or (talks == 1 and is_communication(row.type_name)):
             continue
-        if row.kind is NodeKind.API and _is_told_by_module(row, evidence.rows, compared):
+        if row.kind is API and _is_told_by_module(row, evidence.rows, compared):
             continue
         yield from not_in(row.golden, aside)
 

@@ -12,11 +12,11 @@ from msgspec.structs import replace
 
 from firstdrift.groups import known
 from firstdrift.matching.plan import SlicePlan
-from firstdrift.metrics.measurement import Measurement, MeasurementKind
+from firstdrift.metrics.measurement import INCOMPARABLE, Measurement
 from firstdrift.model.names import with_direction
-from firstdrift.model.node import Direction, NodeKind
+from firstdrift.model.node import API, BACKWARD, FORWARD, Direction
 from firstdrift.model.slice import Coordinates
-from firstdrift.model.tensor import ROUNDING, Role
+from firstdrift.model.tensor import GRADIENT, INPUT, OUTPUT, PARAMETER, ROUNDING, Role
 from firstdrift.parallel.point_to_point import is_communication
 from firstdrift.verdict.baseline import QUIET, Noise
 from firstdrift.verdict.compute_format import compute_roundoff, stored_roundoff
@@ -129,7 +129,7 @@ class Evidence:
         return {
             row.golden[0]: row.index
             for row in self.rows
-            if row.direction is Direction.FORWARD and row.golden and row.match is not None
+            if row.direction is FORWARD and row.golden and row.match is not None
         }
 
     @cached_property
@@ -159,14 +159,14 @@ class Evidence:
     @cached_property
     def gradient_norm(self) -> float:
         """The largest norm that a parameter's gradient has in the golden run."""
-        gradients = (at for at, pair in enumerate(self.plan.pairs) if pair.target.role is Role.GRADIENT)
+        gradients = (at for at, pair in enumerate(self.plan.pairs) if pair.target.role is GRADIENT)
         norms = (self.measurements[at].golden_norm for at in gradients)
         return max(filter(math.isfinite, norms), default=0.0)
 
     @cached_property
     def is_same_code(self) -> bool:
         """Whether nearly all operators have partners, as in two runs of the same code."""
-        operators = [row for row in self.rows if row.kind is NodeKind.API]
+        operators = [row for row in self.rows if row.kind is API]
         alone = sum(row.match is None for row in operators)
         return alone <= FEW_ALONE.value * len(operators)
 
@@ -194,7 +194,7 @@ class Evidence:
             at
             for error in self.errors
             for at in error.parameters
-            if (pair := self.plan.pairs[at]).target.role is not Role.PARAMETER
+            if (pair := self.plan.pairs[at]).target.role is not PARAMETER
             and fingerprint(pair.golden, pair.target) not in own
         )
 
@@ -204,11 +204,11 @@ class Evidence:
 
     @cached_property
     def _has_parameters(self) -> bool:
-        return any(pair.target.role is Role.PARAMETER for pair in self.plan.pairs)
+        return any(pair.target.role is PARAMETER for pair in self.plan.pairs)
 
     @cached_property
     def _made_values(self) -> frozenset[tuple[object, ...] | int]:
-        outputs = (at for at, pair in enumerate(self.plan.pairs) if pair.target.role is Role.OUTPUT)
+        outputs = (at for at, pair in enumerate(self.plan.pairs) if pair.target.role is OUTPUT)
         return frozenset(map(self._value, outputs))
 
     @cached_property
@@ -241,7 +241,7 @@ class Evidence:
 
     def is_compared(self, error: RowErrors) -> bool:
         """Tell whether anything of a row could be compared."""
-        return any(self.measurements[at].kind is not MeasurementKind.INCOMPARABLE for at in error.pairs)
+        return any(self.measurements[at].kind is not INCOMPARABLE for at in error.pairs)
 
     def pairs_of(self, error: RowErrors, role: Role) -> Iterator[int]:
         """Go through the pairs of a row that the dump gives a role."""
@@ -257,24 +257,24 @@ class Evidence:
 
         They gave it; in the backward pass they are the backward of what took what the forward gave.
         """
-        if row.direction is not Direction.BACKWARD:
-            return self._sharing(row, [pair], Role.OUTPUT)
-        forward = self._turned(row, Direction.FORWARD)
+        if row.direction is not BACKWARD:
+            return self._sharing(row, [pair], OUTPUT)
+        forward = self._turned(row, FORWARD)
         if forward is None:
             return ()
-        gave = list(self.pairs_of(self.errors[forward.index], Role.OUTPUT))
-        takers = self._sharing(forward, gave, Role.INPUT)
-        backward = [self._turned(one, Direction.BACKWARD) for one in takers]
+        gave = list(self.pairs_of(self.errors[forward.index], OUTPUT))
+        takers = self._sharing(forward, gave, INPUT)
+        backward = [self._turned(one, BACKWARD) for one in takers]
         turned = known(backward)
         return turned if len(turned) == len(takers) else ()
 
     def errors_of_same_input(self, row: TreeRow, pair: int) -> Iterator[float]:
         """Go through the errors that others were given of what a row of the forward pass was given."""
-        if row.direction is Direction.BACKWARD:
+        if row.direction is BACKWARD:
             return
         value = self._value(pair)
-        for one in self._sharing(row, [pair], Role.INPUT):
-            given = self.pairs_of(self.errors[one.index], Role.INPUT)
+        for one in self._sharing(row, [pair], INPUT):
+            given = self.pairs_of(self.errors[one.index], INPUT)
             same = (at for at in given if self._value(at) == value)
             yield from known(self.pair_errors[at].value for at in same)
 

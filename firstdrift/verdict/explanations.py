@@ -12,8 +12,8 @@ from collections.abc import Callable
 from functools import cache
 from typing import ClassVar, Final, TypeAlias
 
-from firstdrift.metrics.measurement import MeasurementKind
-from firstdrift.model.node import Direction
+from firstdrift.metrics.measurement import DATA, STATISTICS
+from firstdrift.model.node import BACKWARD
 from firstdrift.operators.kinds import OpKind
 from firstdrift.verdict.case import Case, Scope
 from firstdrift.verdict.conditioning import error_of_terms
@@ -79,7 +79,7 @@ def _was_given_other_numbers(case: Case) -> bool:
     """Tell whether a row, or the forward pass of a backward one, was given other whole numbers."""
     if case.error.integer_input_pair is not None:
         return True
-    forward = case.evidence.forward_partner(case.row) if case.row.direction is Direction.BACKWARD else None
+    forward = case.evidence.forward_partner(case.row) if case.row.direction is BACKWARD else None
     return forward is not None and forward.integer_input_pair is not None
 
 
@@ -98,13 +98,14 @@ def _follows_a_choice(case: Case) -> bool:
 
 def _trained(case: Case) -> float:
     own = 0.0 if case.weights else case.error.parameter or 0.0
-    return max(own, case.progress.trained) if _shows_a_part(case) else own
+    before = case.progress.trained
+    return max(own, before) if before and _shows_a_part(case) else own
 
 
 def _shows_a_part(case: Case) -> bool:
     """Tell whether of an output only statistics are known: they show a part of what parameters make."""
     pair = case.error.output_pair
-    return pair is not None and case.evidence.measurements[pair].kind is MeasurementKind.STATISTICS
+    return pair is not None and case.evidence.measurements[pair].kind is STATISTICS
 
 
 def _adds_what_was_compared(case: Case) -> bool:
@@ -213,7 +214,7 @@ def _is_bounded_sum(case: Case) -> bool:
     """Tell whether a row is the sum of outputs of which all the data were compared."""
     pairs = (case.error.output_pair, *(term.pair for term in case.operands))
     kinds = {case.evidence.measurements[pair].kind for pair in pairs if pair is not None}
-    return bool(case.operands) and kinds == {MeasurementKind.DATA}
+    return bool(case.operands) and kinds == {DATA}
 
 
 def _counted(case: Case) -> int | None:
@@ -267,7 +268,7 @@ def _stands_out(case: Case) -> bool:
         # That grows from layer to layer: the first of the peers stands out in healthy runs too.
         return False
     # Statistics bound errors from below, those of inputs and outputs too unevenly to be held against peers.
-    return case.evidence.measurements[pair].kind is MeasurementKind.DATA
+    return case.evidence.measurements[pair].kind is DATA
 
 
 def _is_looked_up(case: Case) -> bool:
@@ -292,7 +293,7 @@ def _peer_floor(case: Case) -> float:
 
 def _bounded_floor(case: Case) -> float:
     pair = case.error.output_pair
-    is_exact = pair is not None and case.evidence.measurements[pair].kind is MeasurementKind.DATA
+    is_exact = pair is not None and case.evidence.measurements[pair].kind is DATA
     rounding = (1.0 if is_exact else 2.0) * _by_chance(case) * case.limits.bounded_floor * case.roundoff
     return max(rounding, case.limits.floor * case.limits.roundoff_float32)  # inside it is computed in float32
 

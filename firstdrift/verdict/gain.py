@@ -12,8 +12,8 @@ from collections.abc import Iterator
 
 from firstdrift.groups import known
 from firstdrift.metrics.measurement import Measurement, PairErrors
-from firstdrift.model.node import Direction
-from firstdrift.model.tensor import Role
+from firstdrift.model.node import BACKWARD
+from firstdrift.model.tensor import INPUT, PARAMETER
 from firstdrift.verdict.case import Case, Scope
 from firstdrift.verdict.confidence import Excess
 from firstdrift.verdict.evidence import Evidence
@@ -79,13 +79,13 @@ def _explained_gain(case: Case) -> float:
 
 def _both_passes(case: Case) -> list[RowErrors]:
     """Return the errors of a row, and of a backward one those of its forward pass."""
-    is_backward = case.row.direction is Direction.BACKWARD
+    is_backward = case.row.direction is BACKWARD
     return known((case.error, case.evidence.forward_partner(case.row) if is_backward else None))
 
 
 def _given(evidence: Evidence, rows: list[RowErrors]) -> Iterator[float]:
     for error in rows:
-        for role in (Role.INPUT, Role.PARAMETER):
+        for role in (INPUT, PARAMETER):
             pairs = evidence.pairs_of(error, role)
             yield from known(gain(evidence.measurements[at]) for at in pairs)
 

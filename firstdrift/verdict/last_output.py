@@ -1,7 +1,7 @@
 """Which pair of a slice is its last output, by which tokens and slices are held against each other."""
 
-from firstdrift.model.node import Direction, NodeKind
-from firstdrift.model.tensor import Role
+from firstdrift.model.node import API, BACKWARD
+from firstdrift.model.tensor import OUTPUT
 from firstdrift.verdict.evidence import Evidence
 from firstdrift.verdict.router_ties import hides
 
@@ -13,9 +13,9 @@ def last_output(evidence: Evidence) -> int | None:
     as the graph that a compiler made of it, does the last operator give what the model gives.
     """
     outputs = (
-        (index in evidence.logits, evidence.row_of(index).kind is not NodeKind.API, index)
+        (index in evidence.logits, evidence.row_of(index).kind is not API, index)
         for index, pair in enumerate(evidence.plan.pairs)
-        if pair.target.role is Role.OUTPUT and _is_compared_forward(evidence, index)
+        if pair.target.role is OUTPUT and _is_compared_forward(evidence, index)
     )
     is_token = evidence.plan.target.coordinates.token is not None
     ranked = (
@@ -29,7 +29,7 @@ def last_output(evidence: Evidence) -> int | None:
 
 def _is_compared_forward(evidence: Evidence, index: int) -> bool:
     error, is_tensor = evidence.pair_errors[index], evidence.plan.pairs[index].target.is_tensor
-    is_forward = evidence.row_of(index).direction is not Direction.BACKWARD
+    is_forward = evidence.row_of(index).direction is not BACKWARD
     return is_forward and is_tensor and error.value is not None and not error.discrete
 
 

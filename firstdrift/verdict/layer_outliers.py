@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import TypeAlias
 
-from firstdrift.model.node import Direction, NodeKind
+from firstdrift.model.node import API, BACKWARD
 from firstdrift.verdict.fixed_thresholds import PEERS
 from firstdrift.verdict.tree import TreeRow
 
@@ -26,7 +26,7 @@ def outstanding(rows: Sequence[TreeRow], jumps: Sequence[float | None], factor: 
     groups: dict[PeerGroup, list[int]] = {}
     for row in rows:
         jump = jumps[row.index]
-        if jump is not None and math.isfinite(jump) and row.direction is not Direction.BACKWARD:
+        if jump is not None and math.isfinite(jump) and row.direction is not BACKWARD:
             groups.setdefault(peer_group(row), []).append(row.index)
     found = set()
     for group in groups.values():
@@ -43,7 +43,7 @@ def peer_group(row: TreeRow) -> PeerGroup:
 
     They differ in layer numbers only; operators also stand at the same place.
     """
-    place = row.index - row.parent if row.parent is not None and row.kind is NodeKind.API else 0
+    place = row.index - row.parent if row.parent is not None and row.kind is API else 0
     return (row.kind, row.type_name, row.direction, _without_numbers(row.path or ""), place)
 
 

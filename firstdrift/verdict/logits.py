@@ -1,7 +1,7 @@
 """Which pairs hold logits: the output of a language model's head, over its vocabulary."""
 
 from firstdrift.matching.plan import TensorPair
-from firstdrift.model.tensor import Role, is_floating
+from firstdrift.model.tensor import OUTPUT, is_floating
 from firstdrift.operators.paths import runs_through_head
 
 
@@ -9,7 +9,7 @@ def is_file_of_logits(pair: TensorPair) -> bool:
     """Tell whether a tensor that has no name lies in a file, or folder, that is named after the head."""
     files = (record.location.file for record in (pair.golden, pair.target) if record.location is not None)
     return (
-        pair.target.role is Role.OUTPUT
+        pair.target.role is OUTPUT
         and is_floating(pair.target.dtype)
         and len(pair.target.shape or ()) > 0
         and "." not in pair.target_node
@@ -20,7 +20,7 @@ def is_file_of_logits(pair: TensorPair) -> bool:
 def is_logits(pair: TensorPair) -> bool:
     """Tell whether a pair holds logits: a floating output, with a vocabulary dimension, of the head."""
     return (
-        pair.target.role is Role.OUTPUT
+        pair.target.role is OUTPUT
         and is_floating(pair.target.dtype)
         and len(pair.target.shape or ()) > 1
         and ".backward" not in pair.target_node

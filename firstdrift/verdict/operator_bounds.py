@@ -11,9 +11,9 @@ from msgspec.structs import replace
 from firstdrift.groups import known
 from firstdrift.matching.plan import TensorPair
 from firstdrift.metrics.masks import ZERO_FOR_SOFTMAX
-from firstdrift.metrics.measurement import Measurement, MeasurementKind, SideSummary
-from firstdrift.model.node import Direction, NodeKind
-from firstdrift.model.tensor import Role, is_floating
+from firstdrift.metrics.measurement import DATA, SCALAR, Measurement, SideSummary
+from firstdrift.model.node import API, BACKWARD
+from firstdrift.model.tensor import INPUT, OUTPUT, PARAMETER, Role, is_floating
 from firstdrift.operators.kinds import ErrorModel, OpKind
 from firstdrift.operators.properties import error_model
 from firstdrift.operators.recognise import kind_of_label
@@ -24,8 +24,8 @@ from firstdrift.verdict.fixed_thresholds import LEAST_VARIANCE, LOWEST_VALUES
 from firstdrift.verdict.row_errors import RowErrors
 from firstdrift.verdict.tree import TreeRow, last_name
 
-_GIVEN = (Role.INPUT, Role.PARAMETER)
-_OF_VALUES = (MeasurementKind.DATA, MeasurementKind.SCALAR)
+_GIVEN = (INPUT, PARAMETER)
+_OF_VALUES = (DATA, SCALAR)
 _OF_TWO = (ErrorModel.PRODUCT, ErrorModel.CONVOLVED, ErrorModel.MULTIPLIED, ErrorModel.DIVIDED)
 _EXPONENTIALS = (ErrorModel.EXPONENTIAL, ErrorModel.LOGARITHMIC)
 
@@ -44,14 +44,14 @@ def is_without_model(evidence: Evidence, row: TreeRow) -> bool:
     """Tell whether a row is one operator without an error model that was given more than rounding."""
     error = evidence.errors[row.index]
     is_given_error = (error.input or 0.0) > (error.roundoff or 0.0)
-    is_backward = row.direction is Direction.BACKWARD
-    is_operator = row.kind is NodeKind.API and evidence.runs_alone(row)
+    is_backward = row.direction is BACKWARD
+    is_operator = row.kind is API and evidence.runs_alone(row)
     return is_operator and is_given_error and not has_bound(model_of(evidence, row), backward=is_backward)
 
 
 def is_bounded(case: Case) -> bool:
     """Tell whether a row is one operator with an error model, and what it was given was compared."""
-    row, is_backward = case.row, case.row.direction is Direction.BACKWARD
+    row, is_backward = case.row, case.row.direction is BACKWARD
     if case.error.input is None or not has_bound(model_of(case.evidence, row), backward=is_backward):
         return False
     return not is_backward or case.evidence.forward_partner(row) is not None
@@ -82,13 +82,13 @@ def operator_bound(case: Case, pair: int) -> float:
         return 0.0
     lowest = ZERO_FOR_SOFTMAX if model in _EXPONENTIALS else -LOWEST_VALUES.value
     given = _given(case, case.error, lowest)
-    if case.row.direction is not Direction.BACKWARD:
+    if case.row.direction is not BACKWARD:
         return forward_bound(model, given, made)
     forward = evidence.forward_partner(case.row)
     if forward is None:
         return backward_bound(model, given, [], [], made)
     kept = _given(case, forward)
-    result = _values(evidence, evidence_pairs(evidence, forward, Role.OUTPUT), roundoff)
+    result = _values(evidence, evidence_pairs(evidence, forward, OUTPUT), roundoff)
     bound = backward_bound(model, given, kept, result, made)
     return _with_flipped_rows(case, pair, bound) if model is ErrorModel.KINKED else bound
 
@@ -137,7 +137,7 @@ def _value(
 ) -> Value | None:
     """Return what is known of a tensor of numbers; None where too little is. What is below `lowest` masks."""
     pair, measured = evidence.plan.pairs[index], evidence.measurements[index]
-    if measured.kind is MeasurementKind.SCALAR:
+    if measured.kind is SCALAR:
         return _number(pair)
     side, error = measured.golden, evidence.pair_errors[index].value
     if side is None or error is None or not is_floating(pair.golden.dtype):

@@ -17,8 +17,16 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from firstdrift.matching.plan import TensorPair
-from firstdrift.metrics.measurement import Measurement, MeasurementKind, PairErrors, StatisticDifferences
-from firstdrift.model.tensor import ROUNDING, UNDERFLOW, Role, is_floating
+from firstdrift.metrics.measurement import (
+    DATA,
+    DIGEST,
+    SCALAR,
+    STATISTICS,
+    Measurement,
+    PairErrors,
+    StatisticDifferences,
+)
+from firstdrift.model.tensor import GRADIENT, ROUNDING, UNDERFLOW, is_floating
 from firstdrift.verdict.fixed_thresholds import STATISTICS_ROUNDING
 from firstdrift.verdict.movable_thresholds import DEFAULTS
 from firstdrift.wording.message import Message
@@ -49,7 +57,7 @@ def pair_error(
     if are_of_other_kinds(pair) and not measurement.equal:
         return PairError(None, non_finite=False, discrete=False, roundoff=roundoff())
     discrete = pair.target.is_tensor and not is_floating(pair.target.dtype)
-    is_gradient = pair.target.role is Role.GRADIENT
+    is_gradient = pair.target.role is GRADIENT
     value, non_finite = _value(measurement, discrete=discrete, whole=is_gradient)
     unit = roundoff(pair.golden.dtype, pair.target.dtype)
     return PairError(value, non_finite, discrete, unit, _underflow(pair, measurement))
@@ -101,22 +109,22 @@ def size_of(error: float, measured: Measurement) -> Message:
     if measured.kind in _EQUAL and not error:
         return Message.of(_EQUAL[measured.kind])
     relative_l2 = measured.errors.relative_l2 if measured.errors is not None else None
-    return size(error, relative_l2, is_bound=measured.kind is MeasurementKind.STATISTICS)
+    return size(error, relative_l2, is_bound=measured.kind is STATISTICS)
 
 
 _EQUAL = {
-    MeasurementKind.STATISTICS: "size.equal_statistics",
-    MeasurementKind.DIGEST: "size.equal_digests",
+    STATISTICS: "size.equal_statistics",
+    DIGEST: "size.equal_digests",
 }
 
 
 def _value(measurement: Measurement, *, discrete: bool, whole: bool) -> tuple[float | None, bool]:
     """Return the error of a measurement, None if there is none; and whether NaN or infinities make it."""
-    if measurement.errors is not None and measurement.kind is MeasurementKind.DATA:
+    if measurement.errors is not None and measurement.kind is DATA:
         return _value_of_data(measurement.errors, discrete=discrete, whole=whole)
-    if measurement.differences is not None and measurement.kind is MeasurementKind.STATISTICS:
+    if measurement.differences is not None and measurement.kind is STATISTICS:
         return _value_of_statistics(measurement, measurement.differences, discrete=discrete)
-    if measurement.kind is MeasurementKind.DIGEST or measurement.kind is MeasurementKind.SCALAR:
+    if measurement.kind is DIGEST or measurement.kind is SCALAR:
         return (0.0 if measurement.equal else math.inf), False
     return None, False
 

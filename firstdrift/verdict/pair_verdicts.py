@@ -1,6 +1,6 @@
 """The verdict of each pair of tensors, under our own rules: what its row is called, and what reached it."""
 
-from firstdrift.metrics.measurement import MeasurementKind
+from firstdrift.metrics.measurement import SCALAR
 from firstdrift.verdict.after_ties import FOLLOWS, with_other_rows
 from firstdrift.verdict.classify import Classification, affects_output
 from firstdrift.verdict.evidence import Evidence
@@ -8,6 +8,9 @@ from firstdrift.verdict.judgement import ORIGINS, PairJudgement, Reasons, Verdic
 from firstdrift.verdict.pair_error import PairError, why_incomparable
 from firstdrift.verdict.tree import TreeRow
 from firstdrift.wording.message import Message
+
+_PASSED, _INCOMPARABLE, _WARNING, _ERROR = Verdict
+"""By themselves, as they are asked of every pair: Python 3.11 looks up slowly what an enum holds."""
 
 
 def judge_pairs(evidence: Evidence, classification: Classification) -> list[PairJudgement]:
@@ -24,20 +27,20 @@ def _judge(evidence: Evidence, classification: Classification, index: int, *, by
     if error.value is None:
         reason = why_incomparable(evidence.plan.pairs[index], evidence.measurements[index])
         reason = Message.of(FOLLOWS) if by_tie else reason
-        return PairJudgement(Verdict.INCOMPARABLE, None, (reason,))
+        return PairJudgement(_INCOMPARABLE, None, (reason,))
     row = evidence.row_of(index)
     own, outside = classification.rows[row.index], classification.input_row
     if outside is not None and row.order >= evidence.rows[outside].order:
         verdict, reasons = _with_other_input(evidence, error)
     elif own.worst_pair == index and own.node_class in ORIGINS:
         is_fault = affects_output(own, evidence.errors[row.index])
-        verdict, reasons = Verdict.ERROR if is_fault else Verdict.WARNING, own.reasons
+        verdict, reasons = _ERROR if is_fault else _WARNING, own.reasons
     else:
         verdict, reasons = _of_follower(evidence, classification, index, row)
     return PairJudgement(verdict, error.value, reasons)
 
 
-_PASS: tuple[Verdict, Reasons] = Verdict.PASS, ()
+_PASS: tuple[Verdict, Reasons] = _PASSED, ()
 
 
 def _is_off(evidence: Evidence, error: PairError) -> bool:
@@ -46,7 +49,7 @@ def _is_off(evidence: Evidence, error: PairError) -> bool:
 
 def _with_other_input(evidence: Evidence, error: PairError) -> tuple[Verdict, Reasons]:
     is_off = _is_off(evidence, error)
-    return (Verdict.WARNING, (Message.of("pair.input_differs"),)) if is_off else _PASS
+    return (_WARNING, (Message.of("pair.input_differs"),)) if is_off else _PASS
 
 
 def _of_follower(
@@ -56,17 +59,17 @@ def _of_follower(
     error = evidence.pair_errors[index]
     if not error.value:
         return _PASS
-    if evidence.measurements[index].kind is MeasurementKind.SCALAR:
+    if evidence.measurements[index].kind is SCALAR:
         matters = evidence.errors[row.index].scalar_pair is not None
-        return (Verdict.WARNING, (Message.of("pair.argument"),)) if matters else _PASS
+        return (_WARNING, (Message.of("pair.argument"),)) if matters else _PASS
     if error.non_finite:
-        return Verdict.ERROR, (Message.of("pair.non_finite"),)
+        return _ERROR, (Message.of("pair.non_finite"),)
     if _is_reached(evidence, classification, error, row):
-        return Verdict.ERROR, (Message.of("pair.above_rounding"),)
+        return _ERROR, (Message.of("pair.above_rounding"),)
     if error.discrete:
-        return Verdict.WARNING, (Message.of("pair.other_numbers"),)
+        return _WARNING, (Message.of("pair.other_numbers"),)
     if index in evidence.choice_pairs and not _is_off(evidence, error):
-        return Verdict.WARNING, (Message.of("pair.router_tie"),)
+        return _WARNING, (Message.of("pair.router_tie"),)
     return _PASS
 
 

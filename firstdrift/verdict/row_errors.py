@@ -12,9 +12,9 @@ from msgspec import Struct, field
 
 from firstdrift.matching.plan import SlicePlan, TensorPair
 from firstdrift.matching.tokens.rows import NOT_TOLD
-from firstdrift.metrics.measurement import Measurement, MeasurementKind
-from firstdrift.model.node import Direction
-from firstdrift.model.tensor import Role, TensorRecord, is_part_of_rank
+from firstdrift.metrics.measurement import SCALAR, STATISTICS, Measurement
+from firstdrift.model.node import BACKWARD
+from firstdrift.model.tensor import INPUT, OUTPUT, PARAMETER, Role, TensorRecord, is_part_of_rank
 from firstdrift.operators.properties import is_about_positions, last_part, parameter_positions
 from firstdrift.operators.registry import PARAMETERS
 from firstdrift.verdict.fixed_thresholds import LOWEST_VALUES, SAME_ARGUMENT
@@ -105,9 +105,9 @@ def row_errors(
         collected[row.index].pairs.append(index)
         role = role_of(pair, row, parameters)
         collected[row.index].roles.add(role)
-        if role is Role.PARAMETER and pair.target.is_tensor:
+        if role is PARAMETER and pair.target.is_tensor:
             collected[row.index].parameters.append(index)
-        if choices and role is not Role.PARAMETER:
+        if choices and role is not PARAMETER:
             errors[index] = _excused(
                 collected[row.index], row, pair, errors[index], measurements[index], choices
             )
@@ -134,9 +134,9 @@ def _excused(
     row.is_by_number |= known.is_by_number
     if error.value is None or error.discrete:
         return error
-    if pair.target.role is Role.INPUT:
+    if pair.target.role is INPUT:
         row.whole_input = max(row.whole_input, error.value)
-    elif pair.target.role is Role.OUTPUT:
+    elif pair.target.role is OUTPUT:
         row.whole_output = max(row.whole_output, error.value)
     if not known.left_out or measured.by_row is None:
         return error
@@ -146,7 +146,7 @@ def _excused(
 
 def embeds_tokens(row: TreeRow) -> bool:
     """Tell whether a row turns token ids into vectors, one for each."""
-    is_forward = row.direction is not Direction.BACKWARD
+    is_forward = row.direction is not BACKWARD
     return is_embedding(row) and is_forward and not is_about_positions(row.type_name)
 
 
@@ -163,7 +163,7 @@ def _look_at_the_number_of_ids(row: TreeRow, error: RowErrors, plan: SlicePlan) 
 def _complete(row: RowErrors, plan: SlicePlan, errors: Sequence[PairError]) -> None:
     differs = row.scalar_pair is not None or row.integer_input_pair is not None
     row.exact_inputs = row.input == 0.0 and not (differs or row.unsure)
-    outputs = [index for index in row.pairs if plan.pairs[index].target.role is Role.OUTPUT]
+    outputs = [index for index in row.pairs if plan.pairs[index].target.role is OUTPUT]
     if not any(errors[index].discrete for index in outputs):
         return
     for index in outputs:
@@ -176,26 +176,26 @@ def _complete(row: RowErrors, plan: SlicePlan, errors: Sequence[PairError]) -> N
 def role_of(pair: TensorPair, row: TreeRow, parameters: frozenset[tuple[object, ...]]) -> Role:
     """Return the role of a pair, an operator's weights being parameters."""
     role = pair.target.role if row.target else pair.golden.role
-    if role is not Role.INPUT or row.kind != "api" or row.direction == "backward":
+    if role is not INPUT or row.kind != "api" or row.direction == "backward":
         return role
     key = pair.target.key
     if key in PARAMETERS or key in parameter_positions(row.type_name):
-        return Role.PARAMETER
+        return PARAMETER
     if fingerprint(pair.golden, pair.target) in parameters:
-        return Role.PARAMETER
+        return PARAMETER
     return role
 
 
 def is_gradient_of_parameter(pair: TensorPair, row: TreeRow) -> bool:
     """Tell whether an output of a backward operator is the gradient of a parameter."""
-    if row.kind != "api" or row.direction != "backward" or pair.target.role is not Role.OUTPUT:
+    if row.kind != "api" or row.direction != "backward" or pair.target.role is not OUTPUT:
         return False
     return pair.target.key in parameter_positions(last_part(row.type_name))
 
 
 def known_parameters(pairs: Sequence[TensorPair]) -> frozenset[tuple[object, ...]]:
     """Return what tells the values of the parameters that modules own."""
-    return frozenset(fingerprint(p.golden, p.target) for p in pairs if p.target.role is Role.PARAMETER)
+    return frozenset(fingerprint(p.golden, p.target) for p in pairs if p.target.role is PARAMETER)
 
 
 def fingerprint(*records: TensorRecord) -> tuple[object, ...]:
@@ -206,7 +206,7 @@ def fingerprint(*records: TensorRecord) -> tuple[object, ...]:
 def _add(
     row: RowErrors, index: int, pair: TensorPair, role: Role, error: PairError, measured: Measurement
 ) -> None:
-    if measured.kind is MeasurementKind.SCALAR:
+    if measured.kind is SCALAR:
         if error.value and row.scalar_pair is None and scalars_matter(pair):
             row.scalar_pair = index
         return
@@ -217,19 +217,19 @@ def _add(
     if error.non_finite:
         row.non_finite |= {role}
     if error.discrete:
-        row.unsure |= role is Role.INPUT and measured.kind is MeasurementKind.STATISTICS
+        row.unsure |= role is INPUT and measured.kind is STATISTICS
         _add_discrete(row, index, role, error.value)
         return
     row.roundoff = max(row.roundoff or 0.0, error.roundoff)
-    row.may_be_permuted |= role is Role.INPUT and measured.kind is MeasurementKind.STATISTICS
+    row.may_be_permuted |= role is INPUT and measured.kind is STATISTICS
     _add_floating(row, index, role, error.value)
 
 
 def _add_floating(row: RowErrors, index: int, role: Role, value: float) -> None:
-    if role is Role.INPUT:
+    if role is INPUT:
         if row.input is None or value > row.input:
             row.input, row.input_pair = value, index
-    elif role is Role.PARAMETER:
+    elif role is PARAMETER:
         if row.parameter is None or value > row.parameter:
             row.parameter, row.parameter_pair = value, index
     elif row.output is None or value > row.output:
@@ -245,14 +245,14 @@ def _has_other_shape(pair: TensorPair) -> bool:
 
 
 def _add_other_shape(row: RowErrors, index: int, role: Role, *, discrete: bool) -> None:
-    if role is Role.INPUT and discrete:  # a prompt of another length is another input
+    if role is INPUT and discrete:  # a prompt of another length is another input
         _add_discrete(row, index, role, math.inf)
-    elif role is Role.OUTPUT and row.shape_pair is None:
+    elif role is OUTPUT and row.shape_pair is None:
         row.shape_pair = index
 
 
 def _add_discrete(row: RowErrors, index: int, role: Role, value: float) -> None:
-    if role is Role.INPUT:
+    if role is INPUT:
         if row.input is None:
             row.input = 0.0
         if value and row.integer_input_pair is None:

@@ -22,6 +22,10 @@ from firstdrift.verdict.tokens import least_bad_output
 from firstdrift.verdict.tree import TreeRow
 from firstdrift.verdict.unmatched_reason import why_left_over
 
+_PASS, _INCOMPARABLE, _WARNING, _ERROR = Verdict
+_UNMATCHED, _HEALED, _CLEAN = NodeClass.UNMATCHED, NodeClass.HEALED, NodeClass.CLEAN
+"""By themselves, as they are asked of every row: Python 3.11 looks up slowly what an enum holds."""
+
 
 def classes(
     evidence: Evidence, classification: Classification, own: Sequence[PairJudgement], logits: int | None
@@ -37,13 +41,13 @@ def classes(
         own: of each pair, the verdict of our own rules.
         logits: the pair of the last output.
     """
-    reached = {at for at, pair in enumerate(own) if pair.verdict is Verdict.ERROR}
+    reached = {at for at, pair in enumerate(own) if pair.verdict is _ERROR}
     least = least_bad_output(evidence.limits, classification.roundoff, evidence.plan.target.coordinates)
     if logits is not None and (evidence.pair_errors[logits].value or 0.0) > least:
         reached.add(logits)
     return [
         NodeClass.PROPAGATED
-        if row.node_class is NodeClass.CLEAN and not reached.isdisjoint(error.pairs)
+        if row.node_class is _CLEAN and not reached.isdisjoint(error.pairs)
         else row.node_class
         for row, error in zip(classification.rows, evidence.errors, strict=True)
     ]
@@ -65,13 +69,13 @@ def judge_rows(
     ):
         verdicts = [pairs[index].verdict for index in error.pairs]
         verdicts += _own_verdict(own, own_rules=own_rules)
-        is_left_over = row.match is None and own.node_class is NodeClass.UNMATCHED
+        is_left_over = row.match is None and own.node_class is _UNMATCHED
         reasons = left_over[row.index] if is_left_over else own.reasons or _first_reasons(error, pairs)
         judged.append(
             RowJudgement(
-                verdict=Verdict.WARNING
-                if own_rules and node_class is NodeClass.HEALED
-                else max(verdicts, key=_SEVERITIES.__getitem__, default=Verdict.PASS),
+                verdict=_WARNING
+                if own_rules and node_class is _HEALED
+                else max(verdicts, key=_SEVERITIES.__getitem__, default=_PASS),
                 node_class=node_class,
                 reasons=reasons,
                 input_error=error.input,
@@ -96,10 +100,10 @@ def _amplification(error: RowErrors) -> float | None:
 
 def _own_verdict(own: Classified, *, own_rules: bool) -> list[Verdict]:
     """Return the verdict of a row for what no pair of it shows."""
-    if own.node_class is NodeClass.UNMATCHED:
-        return [Verdict.INCOMPARABLE]
+    if own.node_class is _UNMATCHED:
+        return [_INCOMPARABLE]
     is_entered = own_rules and own.entered is not None and own.node_class in ORIGINS
-    return [Verdict.ERROR] if is_entered or (own_rules and own.is_shown_by_no_pair) else []
+    return [_ERROR] if is_entered or (own_rules and own.is_shown_by_no_pair) else []
 
 
 def _first_reasons(error: RowErrors, pairs: Sequence[PairJudgement]) -> Reasons:
@@ -116,10 +120,10 @@ def with_roll_ups(rows: Sequence[TreeRow], judged: Sequence[RowJudgement]) -> tu
         if row.parent is None:
             continue
         above, below, own = sums[row.parent], sums[row.index], judged[row.index]
-        is_unmatched, is_error = own.node_class is NodeClass.UNMATCHED, own.verdict is Verdict.ERROR
+        is_unmatched, is_error = own.node_class is _UNMATCHED, own.verdict is _ERROR
         above[0] += below[0] + is_error
-        above[1] += below[1] + (own.verdict is Verdict.WARNING)
-        above[2] += below[2] + (own.verdict is Verdict.INCOMPARABLE and not is_unmatched)
+        above[1] += below[1] + (own.verdict is _WARNING)
+        above[2] += below[2] + (own.verdict is _INCOMPARABLE and not is_unmatched)
         above[3] += below[3] + is_unmatched
         above[4] += below[4] + (is_error and own.node_class in ORIGINS)
         above[5] = max(above[5], below[5], own.verdict.severity)

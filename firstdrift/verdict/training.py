@@ -18,13 +18,17 @@ from msgspec import Struct
 from firstdrift.matching.plan import TensorPair
 from firstdrift.metrics.measurement import Measurement, SideSummary
 from firstdrift.model.names import with_direction
-from firstdrift.model.node import Direction
-from firstdrift.model.tensor import Role
+from firstdrift.model.node import FORWARD
+from firstdrift.model.tensor import GRADIENT, PARAMETER
 from firstdrift.verdict.fixed_thresholds import TURNED_SIGNS
 from firstdrift.verdict.tree import TreeRow
 
 BUFFERS: Final = frozenset({"running_mean", "running_var"})
 """What a forward pass moves, and no optimizer."""
+
+
+_OF_MODULE: Final = frozenset({PARAMETER, GRADIENT})
+"""Roles of tensors that are called as the module calls them."""
 
 
 class Trained(Struct, frozen=True, gc=False):
@@ -88,9 +92,9 @@ class Training(Struct, frozen=True):
 
 def parameter_name(pair: TensorPair, row: TreeRow) -> str:
     """Name a parameter, or the gradient of one, in the same way in each step."""
-    if pair.golden.role in {Role.PARAMETER, Role.GRADIENT}:
+    if pair.golden.role in _OF_MODULE:
         return f"{row.path}:{pair.golden.key}"
-    return f"{with_direction(pair.golden_node, Direction.FORWARD)}:{pair.golden.key}"
+    return f"{with_direction(pair.golden_node, FORWARD)}:{pair.golden.key}"
 
 
 def ends_of(side: SideSummary | None) -> tuple[float, float] | None:

@@ -3,8 +3,8 @@
 import math
 from collections.abc import Iterator, Mapping
 
-from firstdrift.model.node import Direction
-from firstdrift.model.tensor import Role
+from firstdrift.model.node import BACKWARD
+from firstdrift.model.tensor import GRADIENT, OUTPUT
 from firstdrift.verdict.evidence import Evidence
 from firstdrift.verdict.training import Trained, Training, ends_of, parameter_name
 
@@ -19,9 +19,10 @@ def training_of(evidence: Evidence) -> Training | None:
 
 def _gradients(evidence: Evidence) -> Iterator[tuple[str, float]]:
     for at, pair in enumerate(evidence.plan.pairs):
+        if pair.golden.role is not GRADIENT and pair.golden.role is not OUTPUT:
+            continue
         row, error = evidence.row_of(at), evidence.pair_errors[at]
-        is_gradient = pair.golden.role in {Role.GRADIENT, Role.OUTPUT} and row.direction is Direction.BACKWARD
-        if is_gradient and error.value is not None and not error.discrete:
+        if row.direction is BACKWARD and error.value is not None and not error.discrete:
             yield parameter_name(pair, row), min(1.0, error.value)
 
 

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from firstdrift.groups import gathered
 from firstdrift.matching.plan import SlicePlan
 from firstdrift.model.names import PARAMETERS_GRAD
-from firstdrift.model.node import Direction, Node, NodeKind
+from firstdrift.model.node import API, BACKWARD, Direction, Node, NodeKind
 from firstdrift.model.slice import Slice
 from firstdrift.operators.kinds import OpKind
 from firstdrift.operators.properties import embeds
@@ -102,7 +102,7 @@ def layer_rows(rows: Sequence[TreeRow]) -> set[int]:
     layers: set[int] = set()
     behind = -1  # the last row below the layer met last
     for row in rows:
-        is_forward_module = row.kind is not NodeKind.API and row.direction is not Direction.BACKWARD
+        is_forward_module = row.kind is not API and row.direction is not BACKWARD
         if row.index > behind and is_forward_module and _LAYER.search(row.path or ""):
             layers.add(row.index)
             behind = row.last
@@ -228,7 +228,7 @@ def _in_pre_order(drafts: list[_Draft], parents: list[int | None]) -> tuple[Tree
                 golden=drafts[draft].golden,
                 target=drafts[draft].target,
                 match=drafts[draft].match,
-                path=above_path if node.kind is NodeKind.API else node.path,
+                path=above_path if node.kind is API else node.path,
                 micro_step=node.micro_step,
             )
         )
@@ -238,6 +238,6 @@ def _in_pre_order(drafts: list[_Draft], parents: list[int | None]) -> tuple[Tree
 def _label(node: Node, above_path: str | None) -> str:
     inside = above_path is not None and node.path.startswith(f"{above_path}.")
     name = node.path[len(above_path) + 1 :] if above_path is not None and inside else node.path
-    if node.kind is NodeKind.API:
+    if node.kind is API:
         return f"{name}.{node.call}"
     return f"{name} #{node.call}" if node.call else name

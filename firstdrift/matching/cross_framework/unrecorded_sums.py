@@ -20,7 +20,7 @@ from firstdrift.matching.cross_framework.layer_ops import Line, Op, first_input,
 from firstdrift.matching.cross_framework.thresholds import MOST_ADDENDS
 from firstdrift.matching.plan import NodeMatch
 from firstdrift.matching.tree import SliceTree
-from firstdrift.model.tensor import Role
+from firstdrift.model.tensor import INPUT
 from firstdrift.operators.kinds import OpKind
 from firstdrift.operators.recognise import kind_of
 
@@ -68,7 +68,7 @@ def _has_bare_sums(tree: SliceTree) -> bool:
     gives_first = (
         at
         for at, node in enumerate(tree.nodes)
-        if node.tensors and not (node.tensors[0].role is Role.INPUT and node.tensors[0].is_tensor)
+        if node.tensors and not (node.tensors[0].role is INPUT and node.tensors[0].is_tensor)
     )
     return any(
         kind_of(tree.nodes[at]) is OpKind.ADD

@@ -15,7 +15,7 @@ from firstdrift.groups import grouped
 from firstdrift.matching.fused.joined_tensors import are_located
 from firstdrift.matching.layers_beside import with_layers_beside
 from firstdrift.matching.plan import Joining, TensorPair
-from firstdrift.model.tensor import Role, TensorRecord
+from firstdrift.model.tensor import PARAMETER, TensorRecord
 
 
 def with_witnesses(pairs: Sequence[TensorPair]) -> list[TensorPair]:
@@ -42,7 +42,7 @@ def _records(pair: TensorPair) -> tuple[TensorRecord, ...]:
 
 
 def _is_weight(pair: TensorPair) -> bool:
-    return pair.golden.role is Role.PARAMETER and len(pair.golden.shape or ()) > 1
+    return pair.golden.role is PARAMETER and len(pair.golden.shape or ()) > 1
 
 
 def _is_read(pair: TensorPair) -> bool:
