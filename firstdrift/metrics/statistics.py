@@ -36,6 +36,7 @@ from firstdrift.model.tensor import Statistics, TensorRecord
 from firstdrift.wording.message import Message
 
 _DIGITS = 5
+_AS_TEXT = f"{{:.{_DIGITS - 1}e}}".format
 _TEXT = 10.0 ** (1 - _DIGITS)
 """How far numbers of so many digits can be from what they were written from, both sides taken together."""
 
@@ -86,10 +87,10 @@ def difference_of_statistics(golden: SideSummary, target: SideSummary) -> Statis
 
 def _is_plain(side: SideSummary) -> bool:
     """Tell whether all four are known and finite, none was lost, and none is of a mask: the usual case."""
-    four = _four(side)
-    if None in four or not math.isfinite(sum(known(four))):
+    maximum, minimum, mean, norm = _four(side)
+    if maximum is None or minimum is None or mean is None or norm is None:
         return False
-    return not side.has_underflown and (side.minimum or 0.0) > ZERO_FOR_SOFTMAX
+    return norm > 0.0 and minimum > ZERO_FOR_SOFTMAX and math.isfinite(maximum + minimum + mean + norm)
 
 
 def _beyond_text(golden: _Four, target: _Four, differences: _Four) -> _Four:
@@ -111,7 +112,7 @@ def _is_text(numbers: _Four) -> bool:
     nearly_all = 0
     for number in numbers:
         if number and math.isfinite(number):
-            text = f"{number:.{_DIGITS - 1}e}"
+            text = _AS_TEXT(number)
             if float(text) != number:
                 return False
             nearly_all += _digits(text) >= _DIGITS - 1
@@ -222,10 +223,10 @@ def _lower_bounds(golden: SideSummary, apart: _Four) -> tuple[_Four, list[float 
 
 def _error_bound(golden: SideSummary, apart: _Four) -> float | None:
     bounds, scales = _lower_bounds(golden, apart)
-    largest = max(map(abs, filter(_is_finite, bounds)), default=None)
+    largest = max([abs(bound) for bound in known(bounds) if math.isfinite(bound)], default=None)
     if not largest:
         return largest
-    scale = max((abs(scale) for scale in scales if scale is not None), default=math.nan)
+    scale = max(map(abs, known(scales)), default=math.nan)
     if not math.isfinite(scale):
         return None
     return largest / scale if scale else math.inf

@@ -12,6 +12,7 @@ that of `classes.py`. Study: `docs/verdict.md`.
 
 import math
 from collections.abc import Sequence
+from typing import Final
 
 from msgspec import Struct
 
@@ -35,6 +36,8 @@ from firstdrift.verdict.operator_bounds import largest_difference
 from firstdrift.verdict.reasons import entered, runs_alone
 from firstdrift.verdict.row_errors import RowErrors, embeds_tokens, is_gradient_of_parameter
 from firstdrift.verdict.tree import TreeRow, is_embedding
+
+_ENTERED: Final = ENTERED.name
 
 
 class Classified(Struct, gc=False):
@@ -235,7 +238,7 @@ def _explain(case: Case, own: Classified, classified: Sequence[Classified]) -> N
 
 
 def _name(case: Case, own: Classified, rule: ClassRule) -> None:
-    if own.rule == ENTERED.name:  # earlier evidence than what begins inside
+    if own.rule == _ENTERED:  # earlier evidence than what begins inside
         own.worst_pair = case.error.output_pair
         return
     own.node_class, own.reasons, own.worst_pair = rule.node_class, rule.reasons(case), rule.pair(case)
@@ -439,7 +442,7 @@ def _blame_what_surrounds(case: Case, classified: Sequence[Classified]) -> None:
     blamed.node_class = NodeClass.NON_FINITE if INPUT in error.non_finite else NodeClass.SOURCE
     blamed.entered = blamed.worst_pair = error.input_pair
     blamed.reasons = (entered(evidence, case.row, error, blamed=surrounding, is_maker=maker is not None),)
-    blamed.rule, blamed.excess = ENTERED.name, _over(case.error.input or 0.0, _limit_of_input(case))
+    blamed.rule, blamed.excess = _ENTERED, _over(case.error.input or 0.0, _limit_of_input(case))
     if alone is not None:
         blamed.node_class = NodeClass.STRUCTURE_DIFFERS
         blamed.reasons = (runs_alone(evidence, alone, case.row, error),)

@@ -82,12 +82,9 @@ def _compared(evidence: Evidence, there: ToCompare, seen: _Seen) -> set[str]:
 def _is_any_compared(evidence: Evidence, places: Sequence[tuple[str, str]]) -> bool:
     """Tell whether any of some golden tensors was compared."""
     nodes = {node for node, _ in places}
-    return any(
-        pair.golden_node in nodes
-        and error.value is not None
-        and (pair.golden_node, pair.golden.label) in places
-        for pair, error in zip(evidence.plan.pairs, evidence.pair_errors, strict=True)
-    )
+    pairs = ((at, pair) for at, pair in enumerate(evidence.plan.pairs) if pair.golden_node in nodes)
+    compared = (pair for at, pair in pairs if evidence.pair_errors[at].value is not None)
+    return any((pair.golden_node, pair.golden.label) in places for pair in compared)
 
 
 def _are_outputs_alone(nodes: set[str], there: ToCompare) -> bool:
@@ -113,19 +110,23 @@ def _gives_less(evidence: Evidence, there: ToCompare) -> bool:
 
 
 def _seen(evidence: Evidence) -> _Seen:
-    plan = evidence.plan
-    tensors = [
-        (pair.match, pair.golden.role is OUTPUT, error.value is not None)
-        for pair, error in zip(plan.pairs, evidence.pair_errors, strict=True)
-        if pair.golden.is_tensor
-    ]
-    left_over = [left for left in plan.unmatched_golden_tensors if left.record.is_tensor]
+    tensors = _golden_tensors(evidence)
     compared = {match for match, _, is_compared in tensors if is_compared}
     by_output = {match for match, is_output, is_compared in tensors if is_output and is_compared}
     with_output = {match for match, is_output, _ in tensors if is_output}
-    with_output.update(left.match for left in left_over if left.record.role is OUTPUT)
-    elsewhere = frozenset(pair.match for pair in plan.pairs if is_other_quantity(pair))
+    elsewhere = frozenset(pair.match for pair in evidence.plan.pairs if is_other_quantity(pair))
     return _Seen(frozenset(compared - (with_output - by_output)), elsewhere)
+
+
+def _golden_tensors(evidence: Evidence) -> list[tuple[int, bool, bool]]:
+    """List the golden tensors of the matches: of which, whether it is an output, whether it was compared."""
+    plan = evidence.plan
+    left = [(one.match, one.record) for one in plan.unmatched_golden_tensors]
+    return [
+        (pair.match, pair.golden.role is OUTPUT, error.value is not None)
+        for pair, error in zip(plan.pairs, evidence.pair_errors, strict=True)
+        if pair.golden.is_tensor
+    ] + [(match, record.role is OUTPUT, False) for match, record in left if record.is_tensor]
 
 
 def _missed(evidence: Evidence, there: ToCompare, seen: _Seen, compared: set[str]) -> Iterator[str]:
@@ -133,7 +134,9 @@ def _missed(evidence: Evidence, there: ToCompare, seen: _Seen, compared: set[str
     aside = {*there.aside, *compared}
     talks = _sides_that_talk(evidence.communications)
     for row in evidence.rows:
-        if row.match in seen.elsewhere or (talks == 1 and is_communication(row.type_name)):
+        if aside.issuperset(row.golden) or row.match in seen.elsewhere:
+            continue
+        if talks == 1 and is_communication(row.type_name):
             continue
         if row.kind is API and _is_told_by_module(row, evidence.rows, compared):
             continue

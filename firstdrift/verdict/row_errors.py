@@ -102,16 +102,14 @@ def row_errors(
     collected = [RowErrors() for _ in rows]
     for index, pair in enumerate(plan.pairs):
         row = row_of_match[pair.match]
-        collected[row.index].pairs.append(index)
-        role = role_of(pair, row, parameters)
-        collected[row.index].roles.add(role)
+        own, role = collected[row.index], role_of(pair, row, parameters)
+        own.pairs.append(index)
+        own.roles.add(role)
         if role is PARAMETER and pair.target.is_tensor:
-            collected[row.index].parameters.append(index)
+            own.parameters.append(index)
         if choices and role is not PARAMETER:
-            errors[index] = _excused(
-                collected[row.index], row, pair, errors[index], measurements[index], choices
-            )
-        _add(collected[row.index], index, pair, role, errors[index], measurements[index])
+            errors[index] = _excused(own, row, pair, errors[index], measurements[index], choices)
+        _add(own, index, pair, role, errors[index], measurements[index])
     for row, row_error in zip(rows, collected, strict=True):
         _look_at_the_number_of_ids(row, row_error, plan)
         _complete(row_error, plan, errors)

@@ -96,8 +96,9 @@ class RecordReader(Struct):
         return with_distinct_keys(found)
 
     def _collect(self, role: Role, key: str, value: object, found: list[TensorRecord]) -> None:
-        if isinstance(value, dict) and type(value.get("type")) is str:
-            is_tensor = value["type"] in _TENSOR_TYPES or "shape" in value or "dtype" in value
+        kind = value.get("type") if isinstance(value, dict) else None
+        if isinstance(kind, str) and isinstance(value, dict):
+            is_tensor = kind in _TENSOR_TYPES or "shape" in value or "dtype" in value
             found.append(self._tensor(role, key, value) if is_tensor else _scalar(role, key, value))
         elif isinstance(value, (dict, list)):
             for name, inner in items_of(value):
@@ -161,7 +162,7 @@ def _parts(record: object, problems: list[Message]) -> Iterable[tuple[str, objec
 
 
 def _values(section: str, values: object, problems: list[Message]) -> Iterable[tuple[str, object]]:
-    if isinstance(values, list | dict):
+    if isinstance(values, (list, dict)):
         return items_of(values)
     if values is not None:
         problems.append(Message.of("dumps.record.no_values", part=section, recorded=_describe(values)))
