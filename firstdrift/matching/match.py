@@ -18,6 +18,7 @@ from msgspec.structs import replace
 
 from firstdrift.groups import known, seconds
 from firstdrift.matching.cross_framework.match import match_across_frameworks
+from firstdrift.matching.experts.seen_in_order import experts_in_order, leave_loops
 from firstdrift.matching.fused.find_fused import join_operators
 from firstdrift.matching.implementations.match import match_implementations
 from firstdrift.matching.manual.apply_edits import apply_edits
@@ -51,12 +52,15 @@ def match_slices(golden: Slice, target: Slice, rules: MatchingRules) -> SlicePla
 def find_matches(golden: Slice, target: Slice, rules: MatchingRules) -> tuple[Pairing, Messages]:
     """Match two slices by all rules but the edits; return what is matched, and remarks."""
     known = find_namesakes(golden, target)
-    slices = hung_alike(known.golden, known.target)
+    experts = experts_in_order(known.golden, known.target)
+    slices = hung_alike(known.golden, experts.renumber(known.target))
     work = start_pairing(*slices, rules)
-    notes = (*known.notes, *apply_mappings(work))
+    work.moved = experts.moved
+    notes = (*known.notes, *experts.notes, *apply_mappings(work))
     known.match(work)
     match_implementations(work, *slices)
     _match_trees(work)
+    leave_loops(work)
     return work, notes
 
 

@@ -1,7 +1,7 @@
 """What is matched so far of two slices, while they are being matched."""
 
 from collections import deque
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from itertools import chain, product
 from typing import Final, TypeAlias
 
@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from firstdrift.groups import known
 from firstdrift.matching.cross_framework.layer_ops import Line
+from firstdrift.matching.experts.find_order import Moved
 from firstdrift.matching.plan import MatchingRules, Messages, Origin
 from firstdrift.matching.ranks.partial_dump import Spread
 from firstdrift.matching.structure.sequence_alignment import Pair
@@ -110,6 +111,7 @@ class Pairing(Struct):
         lines: the two as lines of operators, if they are of different frameworks.
         spread: which of the two is that of one rank, if the widths of their operators say so.
         are_other: whether the two are of two implementations of one model.
+        moved: mixtures of which the target stores the experts in another order, by their paths in it.
     """
 
     golden: SliceTree
@@ -126,6 +128,7 @@ class Pairing(Struct):
     lines: tuple[Line, Line] | None = None
     spread: Spread | None = None
     are_other: bool = False
+    moved: Mapping[str, Moved] = field(default_factory=dict)
 
     def add(self, pair: Pair, found: Found) -> None:
         """Record a match."""

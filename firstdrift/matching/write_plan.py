@@ -11,6 +11,7 @@ from firstdrift.matching.axis_names import lay_alike
 from firstdrift.matching.cross_framework.match import add_inferred
 from firstdrift.matching.cross_framework.pair_values import pair_values
 from firstdrift.matching.cross_framework.unrecorded_sums import add_operands
+from firstdrift.matching.experts.seen_in_order import in_order
 from firstdrift.matching.fused.arrangement_witnesses import with_witnesses
 from firstdrift.matching.fused.inner_weights import pair_inner_weights
 from firstdrift.matching.fused.joined_tensors import pair_experts, pair_joined
@@ -81,6 +82,7 @@ def _pair_seen(work: Pairing, golden: Slice, target: Slice, tensors: TensorPairi
         tensors.pairs = list(map(with_views, with_order_of_layers(tensors.pairs, pairer.linear)))
     if rows is not None:
         tensors.pairs = list(map(rows.say, tensors.pairs))
+    tensors.pairs = in_order(tensors.pairs, work.target, work.moved)
     if pairer is not None:
         tensors.pairs = with_boundaries(tensors.pairs)
     if batch is not None:

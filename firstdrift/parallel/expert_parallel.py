@@ -53,7 +53,7 @@ def done_for_own_experts(stage: Mapping[int, Slice]) -> dict[int, frozenset[str]
     """
     lines: defaultdict[_Call, dict[int, _BlockCall]] = defaultdict(dict)
     for rank, part in stage.items():
-        for call, line in _blocks(part).items():
+        for call, line in _blocks(part.nodes).items():
             lines[call][rank] = line
     names: dict[int, set[str]] = {rank: set() for rank in stage}
     for of_ranks in filter(_have_own_experts, lines.values()):
@@ -61,6 +61,13 @@ def done_for_own_experts(stage: Mapping[int, Slice]) -> dict[int, frozenset[str]
         for rank, line in of_ranks.items():
             names[rank].update(line.operators_of(types))
     return {rank: frozenset(operators) for rank, operators in names.items()}
+
+
+def done_for_experts(nodes: Sequence[Node], blocks: Container[str]) -> frozenset[str]:
+    """Name the operators that ran for one of the experts of some blocks, likewise."""
+    lines = [line for (path, *_), line in _blocks(nodes).items() if path in blocks]
+    types = set().union(*(line.types for line in lines))
+    return frozenset(chain.from_iterable(line.operators_of(types) for line in lines))
 
 
 class _BlockCall(Struct, frozen=True):
@@ -102,11 +109,11 @@ _Call = tuple[str, int, Direction]
 """A call of a block: path, number and pass."""
 
 
-def _blocks(part: Slice) -> dict[_Call, _BlockCall]:
+def _blocks(nodes: Sequence[Node]) -> dict[_Call, _BlockCall]:
     """Return each call of a block that has experts."""
-    inside = grouped(filter(_is_operator_or_expert, part.nodes), lambda node: node.parent)
+    inside = grouped(filter(_is_operator_or_expert, nodes), lambda node: node.parent)
     calls: dict[_Call, _BlockCall] = {}
-    for block in part.nodes:
+    for block in nodes:
         line = inside.get(block.name, [])
         if not all(map(_is_operator, line)):
             calls.setdefault((block.path, block.call, block.direction), _block_call(line))

@@ -23,6 +23,7 @@ from typing import NamedTuple, TypeAlias
 from msgspec import Struct
 
 from firstdrift.groups import firsts, gathered, known
+from firstdrift.matching.experts.seen_in_order import SAME_EXPERT
 from firstdrift.matching.plan import Joining, SlicePlan, TensorPair
 from firstdrift.metrics.measurement import Measurement, MeasurementKind, SideSummary
 from firstdrift.model.node import Direction, NodeKind
@@ -188,7 +189,10 @@ class _Search:
 
     def _is_of_another_number(self, given: _Given) -> bool:
         # Ranks that have experts of their own may all number them from 0.
-        return not self.is_merged and given.pair is not None and _are_numbered_otherwise(given.row)
+        if self.is_merged or given.pair is None or given.row.match is None:
+            return False
+        reasons = self.plan.matches[given.row.match].reasons
+        return _are_numbered_otherwise(given.row) and all(why.id != SAME_EXPERT for why in reasons)
 
     def by_calls(self) -> Iterator[Choice]:
         """Yield the choices that calls show: expert after expert runs, and only those that were chosen.

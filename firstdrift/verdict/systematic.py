@@ -18,6 +18,7 @@ from typing import ClassVar, Final, NamedTuple
 
 from msgspec import Struct
 
+from firstdrift.groups import known
 from firstdrift.matching.plan import SlicePlan, TensorPair
 from firstdrift.metrics.measurement import Measurement, SideSummary
 from firstdrift.model.tensor import ROUNDING
@@ -276,10 +277,20 @@ def _scale(measured: Measurement) -> float | None:
     return scales[0]
 
 
-def _replaced(among: _Among) -> SystematicWeights:
+def _replaced(among: _Among) -> SystematicWeights | None:
+    """Take what is left for other weights, unless most are those of other modules: these changed places."""
     having = among.differing
+    there = {_told(weight.measured.golden) for weight in having}
+    if sum(_told(weight.measured.target) in there for weight in having) > len(having) / 2:
+        return None
     level = _middle(having) if _are_exact(having) else UNKNOWN_LEVEL.value
     return _found(REPLACED, Message.of("systematic.replaced", **among.amount(having)), level, having)
+
+
+def _told(side: SideSummary | None) -> tuple[str, ...]:
+    """Return what tells one weight from others, in few digits."""
+    told = (side.norm, side.maximum, side.minimum) if side is not None else ()
+    return tuple(f"{number:.4e}" for number in known(told))
 
 
 def _found(rule: SystematicRule, said: Message, level: float, having: Sequence[Weight]) -> SystematicWeights:

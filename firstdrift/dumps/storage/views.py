@@ -6,6 +6,7 @@ first 0 128      the first 128 rows: a vocabulary without what pads it
 plus             with a tensor added to each row: a bias that was handed on beside it
 last 1           the last of a dimension, which is gone then: of [b, s, v] what the last tokens have, [b, v]
 rows 0 9 13 5    nine rows from row 0 on, then five from row 13 on: tokens of two sequences without padding
+renumbered 1 3 0 2    whole numbers: for 0 stands 1, for 1 stands 3; those beyond stay as they are
 permuted 2 0 1   which dimension comes where
 left             multiplied by a matrix from the left; likewise right
 
@@ -91,8 +92,16 @@ def _rows(array: "Array", step: ViewStep, _: "Load") -> "Array":
     return taken
 
 
+def _renumbered(array: "Array", step: ViewStep, _: "Load") -> "Array":
+    import numpy as np
+
+    is_told = (array >= 0) & (array < len(step.numbers))
+    numbers: Array = np.where(is_told, np.array(step.numbers)[np.where(is_told, array, 0)], array)
+    return numbers
+
+
 SWAPPED, SHAPED, FIRST, LAST, PLUS, ROWS = "swapped", "shaped", "first", "last", "plus", "rows"
-PERMUTED, LEFT, RIGHT = "permuted", "left", "right"
+PERMUTED, LEFT, RIGHT, RENUMBERED = "permuted", "left", "right", "renumbered"
 
 _STEPS: Final[dict[str, "Callable[[Array, ViewStep, Load], Array]"]] = {
     SWAPPED: _swapped,
@@ -104,6 +113,7 @@ _STEPS: Final[dict[str, "Callable[[Array, ViewStep, Load], Array]"]] = {
     LEFT: _multiplied,
     RIGHT: _multiplied,
     ROWS: _rows,
+    RENUMBERED: _renumbered,
 }
 
 

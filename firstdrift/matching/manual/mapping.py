@@ -20,7 +20,7 @@ _NAMED_TENSOR: Final = re.compile(r"(?P<node>.+)\.(?P<role>input|output|paramete
 
 VIEW: Final = re.compile(
     r"concatenated|summed|rearranged"
-    r"|(?P<side>golden|target) (?P<step>swapped|shaped|first|last|rows)"
+    r"|(?P<side>golden|target) (?P<step>swapped|shaped|first|last|rows|renumbered)"
     r"(?P<numbers>(?: -?[0-9]{1,18}){1,4096})"
 )
 """What a view mapping may say of how tensors are seen."""

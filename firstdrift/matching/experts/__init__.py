@@ -1,0 +1,1 @@
+"""Experts of a mixture that lie in another order."""
