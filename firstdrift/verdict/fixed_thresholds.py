@@ -93,6 +93,12 @@ PART_ALONE: Final = FixedThreshold(
     "A part of a tensor that was joined from several is off by itself if its error is this large.",
     "Fused modules",
 )
+PART_EXPLAINS: Final = FixedThreshold(
+    32,
+    "roundings of the coarser dtype",
+    "One part times a factor explains the statistics of what parts were joined to up to this difference.",
+    "Fused modules",
+)
 LEAST_RANK_ERROR: Final = FixedThreshold(
     1e-3,
     "relative L2 error",

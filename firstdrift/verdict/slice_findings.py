@@ -3,6 +3,7 @@
 from bisect import bisect_left
 from collections.abc import Sequence
 from operator import attrgetter
+from typing import TypeAlias
 
 from firstdrift.matching.plan import TensorPair
 from firstdrift.metrics.measurement import RankError
@@ -19,7 +20,7 @@ from firstdrift.verdict.operator_bounds import is_without_model
 from firstdrift.verdict.row_errors import fingerprint
 from firstdrift.verdict.token_of_row import worst_token
 from firstdrift.verdict.tree import TreeRow
-from firstdrift.verdict.worst_part import node_of_worst_part, worst_part
+from firstdrift.verdict.worst_part import is_any_part, node_of_worst_part, worst_part
 
 
 def finding_of_row(
@@ -108,21 +109,43 @@ def rank_alone(by_rank: Sequence[RankError]) -> int | None:
     return rank if is_alone and worst > LEAST_RANK_ERROR.value else None
 
 
-def _names(evidence: Evidence, row: TreeRow, at: int | None) -> tuple[str, str, str | None]:
+Names: TypeAlias = tuple[str, str, str | None]
+"""The golden and the target node of a row, and the path of the module around it."""
+
+
+def _names(evidence: Evidence, row: TreeRow, at: int | None) -> Names:
     """Name a row in the golden and in the target dump, and the module around it."""
-    pair = evidence.plan.pairs[at] if at is not None else None
-    golden = row.golden[0] if row.golden else pair.golden_node if pair is not None else ""
-    target = row.target[0] if row.target else pair.target_node if pair is not None else ""
-    module = row.path or _owner(evidence, pair)
-    if pair is None or at is None:
-        return golden, target, module
-    part = node_of_worst_part(pair, evidence.measurements[at])
-    if part is None:
-        return golden, target, module
+    if at is None:
+        return next(iter(row.golden), ""), next(iter(row.target), ""), row.path or None
+    pair, measured = evidence.plan.pairs[at], evidence.measurements[at]
+    part = node_of_worst_part(pair, measured)
+    if part is not None:
+        return _names_of_part(evidence, row, pair, part)
+    if is_any_part(pair, measured):
+        return _names_of_whole(evidence, row, pair)
+    return _names_of_row(evidence, row, pair)
+
+
+def _names_of_row(evidence: Evidence, row: TreeRow, pair: TensorPair) -> Names:
+    golden, target = (*row.golden, pair.golden_node)[0], (*row.target, pair.target_node)[0]
+    return golden, target, row.path or _owner(evidence, pair)
+
+
+def _names_of_part(evidence: Evidence, row: TreeRow, pair: TensorPair, part: str) -> Names:
+    """Name a row of which one part is off."""
+    golden, target, module = _names_of_row(evidence, row, pair)
     if pair.golden_parts:
         return part, target, module
     own = next((other.path for other in evidence.rows if other.target == (part,)), None)
     return golden, part, own or (module and _moved(module, target, part))
+
+
+def _names_of_whole(evidence: Evidence, row: TreeRow, pair: TensorPair) -> Names:
+    """Name a row of which any part may be off: all parts, and what is around them."""
+    parts = " + ".join(pair.part_nodes)
+    if pair.golden_parts:
+        return parts, pair.target_node, row.path
+    return pair.golden_node, parts, None if row.parent is None else evidence.rows[row.parent].path
 
 
 def _moved(path: str, name: str, other: str) -> str:
@@ -133,12 +156,12 @@ def _moved(path: str, name: str, other: str) -> str:
     return other[len(before) :].removesuffix(after)
 
 
-def _owner(evidence: Evidence, pair: TensorPair | None) -> str | None:
+def _owner(evidence: Evidence, pair: TensorPair) -> str | None:
     """Return the path of the module that owns a weight which an operator was given.
 
     A dump without a model tree does not say which module an operator ran in; its weights do.
     """
-    if pair is None or pair.target.role is not Role.INPUT:
+    if pair.target.role is not Role.INPUT:
         return None
     wanted = fingerprint(pair.golden, pair.target)
     owners = (

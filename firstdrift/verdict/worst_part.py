@@ -7,6 +7,7 @@ from firstdrift.matching.plan import Joining, TensorPair
 from firstdrift.metrics.measurement import Measurement
 from firstdrift.verdict.fixed_thresholds import PART_ALONE
 from firstdrift.verdict.judgement import Reasons
+from firstdrift.verdict.scaled_part import scaled_part
 from firstdrift.wording.message import Message
 
 
@@ -14,10 +15,13 @@ def node_of_worst_part(pair: TensorPair, measured: Measurement) -> str | None:
     """Return the node whose part of a joined tensor is off; None if that is not known, or all are.
 
     Of several experts it is that which is off most, or the module around its operators where several of these
-    are off; of other parts the first that is off.
+    are off; of other parts the first that is off. Of statistics it is the only one that explains them.
     """
     nodes, errors = pair.part_nodes, measured.by_part or ()
-    if not errors or len(nodes) != len(errors):
+    if not errors:
+        scaled = scaled_part(pair)
+        return None if scaled is None or not nodes else nodes[scaled[0]]
+    if len(nodes) != len(errors):
         return None
     off = _off(errors)
     if experts := _experts(pair):
@@ -46,10 +50,20 @@ def _off(errors: Sequence[float]) -> list[int]:
     return [at for at, error in enumerate(errors) if error * PART_ALONE.value >= worst]
 
 
+def is_any_part(pair: TensorPair, measured: Measurement) -> bool:
+    """Tell whether any of the modules that were fused may be the one that is off."""
+    is_of_parts = pair.joining is Joining.CONCATENATED and len(pair.part_nodes) > 1
+    return is_of_parts and node_of_worst_part(pair, measured) is None
+
+
 def worst_part(pair: TensorPair, measured: Measurement) -> Reasons:
-    """Say which part is off, and by how much, where the others are not."""
+    """Say which part is off, and by how much, where the others are not; or that it is not known."""
     node = node_of_worst_part(pair, measured)
     errors = measured.by_part or ()
+    if node is not None and not errors and (scaled := scaled_part(pair)) is not None:
+        return (Message.of("reason.scaled_part", node=node, factor=scaled[1]),)
+    if not errors and is_any_part(pair, measured):
+        return (Message.of("reason.any_part", parts=pair.part_nodes),)
     off = _off(errors)
     if node is None or len(off) == len(errors):
         return ()
