@@ -47,7 +47,7 @@ class Block(Struct):
     def size(self) -> int:
         """How many experts there are: the router has a row for each, whichever ran."""
         rows = [record.shape[0] for record in (*self.router.values(), *self.stacked.values()) if record.shape]
-        return max([*rows, *(number + 1 for number in self.single)])
+        return max([*rows, *(number + 1 for number in self.single)], default=0)
 
 
 def blocks_of(dumped: Slice) -> dict[str, Block]:
