@@ -12,12 +12,12 @@ import json
 import os
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from multiprocessing import get_context
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from catalogue import architectures
 from dice import fold_of
@@ -34,7 +34,11 @@ from scoring import (
     token_table,
 )
 
+if TYPE_CHECKING:
+    from firstdrift import Report
+
 Pair = dict[str, Any]
+Done = TypeVar("Done")
 
 
 def pairs_of(folder: Path, expected: Path | None = None) -> Iterator[Pair]:
@@ -69,10 +73,15 @@ def _from_name(name: str) -> Pair:
 def answer_to(folder: str) -> Answer:
     """Compare the two dumps of a pair."""
     from firstdrift import compare
+
+    return answer_of(compare(Path(folder) / "golden", Path(folder) / "target"))
+
+
+def answer_of(report: "Report") -> Answer:
+    """Take from a report what is held against the truth."""
     from firstdrift.comparison.exit_status import exit_status
     from firstdrift.wording.text import text_of
 
-    report = compare(Path(folder) / "golden", Path(folder) / "target")
     found = report.findings
     return Answer(
         node=_named(found.first_bad_node),
@@ -136,8 +145,13 @@ def scored(pair: Pair) -> dict[str, Any]:
 
 def score_all(pairs: Sequence[Pair], jobs: int) -> list[dict[str, Any]]:
     """Score pairs, so many at a time."""
+    return for_each(scored, pairs, jobs)
+
+
+def for_each(do: Callable[[Pair], Done], pairs: Sequence[Pair], jobs: int) -> list[Done]:
+    """Do something with each pair, so many at a time."""
     with ProcessPoolExecutor(jobs, get_context("fork"), initializer=_quiet) as pool:
-        return list(pool.map(scored, pairs))
+        return list(pool.map(do, pairs))
 
 
 def _quiet() -> None:

@@ -78,7 +78,8 @@ def _moved(golden: Block, target: Block) -> Moved | None:
     if size != target.size or size < 2:  # noqa: PLR2004
         return None
     partners = _partners(golden, target)
-    if all(own == other for own, other in partners.items()):
+    numbers = [partners[number] for number in sorted(partners)]
+    if numbers == sorted(numbers):  # of ranks that have experts of their own, one may number them from 0
         return None
     order = _completed(partners, size)
     return Moved(golden.path, target.path, order, _is_router_moved(golden, target, order))
