@@ -280,7 +280,7 @@ def _scale(measured: Measurement) -> float | None:
 def _replaced(among: _Among) -> SystematicWeights | None:
     """Take what is left for other weights, unless most are those of other modules: these changed places."""
     having = among.differing
-    there = {_told(weight.measured.golden) for weight in having}
+    there = {_told(weight.measured.golden) for weight in having} - {()}
     if sum(_told(weight.measured.target) in there for weight in having) > len(having) / 2:
         return None
     level = _middle(having) if _are_exact(having) else UNKNOWN_LEVEL.value

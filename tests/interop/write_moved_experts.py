@@ -157,6 +157,9 @@ PAIRS: dict[str, tuple[bool, Callable[[Model], None], str, str, str]] = {
     "listed_router": (True, router, "L0", "tensor", "float32"),
     "stacked_values": (False, moved, "mix", "tensor", "float32"),
     "stacked_trained": (False, moved, "L0", "tensor", "float32"),
+    "stacked_operators_trained": (False, moved, "mix", "tensor", "float32"),
+    "stacked_few": (False, moved, "mix", "tensor", "float32"),
+    "listed_few": (True, moved, "mix", "tensor", "float32"),
     "stacked_off": (False, off, "L0", "tensor", "float32"),
     "stacked_swapped": (False, swapped, "L0", "tensor", "float32"),
     "stacked_router": (False, router, "L0", "tensor", "float32"),
@@ -164,6 +167,8 @@ PAIRS: dict[str, tuple[bool, Callable[[Model], None], str, str, str]] = {
 """By name: whether the experts are in a list, what is done, msprobe's level and task, the target's dtype."""
 TRAINED = "trained"
 """How the names of pairs end that have a backward pass."""
+FEW = "few"
+"""How the names of pairs end that have as many tokens as experts: not all of these run."""
 
 
 def write_side(name: str, side: str, dump: str) -> None:
@@ -173,7 +178,7 @@ def write_side(name: str, side: str, dump: str) -> None:
     in_list, change, level, task, dtype = PAIRS[name]
     torch.manual_seed(3)
     model = Model(in_list=in_list)
-    ids = torch.randint(0, WORDS, (2, 7))
+    ids = torch.randint(0, WORDS, (1, EXPERTS) if name.endswith(FEW) else (2, 7))
     if side == "target":
         change(model)
         model = model.to(getattr(torch, dtype))

@@ -81,8 +81,10 @@ def _moved(golden: Block, target: Block) -> Moved | None:
     numbers = [partners[number] for number in sorted(partners)]
     if numbers == sorted(numbers):  # of ranks that have experts of their own, one may number them from 0
         return None
-    order = _completed(partners, size)
-    return Moved(golden.path, target.path, order, _is_router_moved(golden, target, order))
+    rows = _rows_of_routers(golden, target, size)
+    order = _completed(partners, rows, size)
+    is_moved = _are_given_alike(golden, target, order) if rows is None else _is_router_moved(*rows, order)
+    return None if is_moved is None else Moved(golden.path, target.path, order, is_moved)
 
 
 def _partners(golden: Block, target: Block) -> dict[int, int]:
@@ -176,23 +178,39 @@ def _relative(golden: "Array", target: "Array") -> float:
     return float(np.linalg.norm(golden - target)) / scale if scale else math.inf
 
 
-def _completed(partners: Mapping[int, int], size: int) -> tuple[int, ...]:
-    """Give each golden expert a number; those that have no known partner in order."""
-    taken = set(partners.values())
-    left = iter([number for number in range(size) if number not in taken])
-    return tuple(partners[number] if number in partners else next(left) for number in range(size))
+def _rows_of_routers(golden: Block, target: Block, size: int) -> "tuple[Array, Array] | None":
+    """Return the first elements of each row of the two routers, where values were saved."""
+    rows = known(map(_sampled_rows, _alone_together(golden.router, target.router)))
+    return next((sides for sides in rows if len(sides[0]) == size), None)
 
 
-def _is_router_moved(golden: Block, target: Block, order: Sequence[int]) -> bool:
-    """Tell whether the router gives experts the same tokens: by its rows, else by what they were given."""
-    for first, second in known(map(_sampled_rows, _alone_together(golden.router, target.router))):
-        if len(first) == len(order):
-            return _norm_of(first - second[list(order)]) < ROUTER_NEARER * _norm_of(first - second)
+def _completed(partners: Mapping[int, int], rows: "tuple[Array, Array] | None", size: int) -> tuple[int, ...]:
+    """Give each golden expert a number: those that did not run by the rows of the router, else in order."""
+    order, free = dict(partners), [number for number in range(size) if number not in partners.values()]
+    for number in range(size):
+        if number not in order:
+            order[number] = free[0] if rows is None else _nearest_row(number, free, *rows)
+            free.remove(order[number])
+    return tuple(order[number] for number in range(size))
+
+
+def _nearest_row(number: int, others: Iterable[int], golden: "Array", target: "Array") -> int:
+    return min(others, key=lambda other: _relative(golden[number], target[other]))
+
+
+def _is_router_moved(golden: "Array", target: "Array", order: Sequence[int]) -> bool:
+    """Tell whether the rows of two routers lie in an order."""
+    return _norm_of(golden - target[list(order)]) < ROUTER_NEARER * _norm_of(golden - target)
+
+
+def _are_given_alike(golden: Block, target: Block, order: Sequence[int]) -> bool | None:
+    """Tell whether experts are given what those in that order are; None if that is not told."""
     moved = [number for number in golden.given if order[number] != number]
     by_order = [_given_apart(golden, target, number, order[number]) for number in moved]
     by_number = [_given_apart(golden, target, number, number) for number in moved]
-    nearer = [one < other for one, other in zip(by_order, by_number, strict=True)]
-    return sum(nearer) > len(nearer) / 2
+    nearer = sum(one < other for one, other in zip(by_order, by_number, strict=True))
+    farther = sum(one > other for one, other in zip(by_order, by_number, strict=True))
+    return None if nearer == farther else nearer > farther
 
 
 def _norm_of(array: "Array") -> float:

@@ -19,21 +19,22 @@ from firstdrift.dumps.storage.views import RENUMBERED, ROWS, SWAPPED
 from firstdrift.groups import known
 from firstdrift.matching.experts.blocks import stacks_of
 from firstdrift.matching.experts.find_order import Moved, find_moved
+from firstdrift.matching.experts.thresholds import DIMENSIONS_OF_MASK
 from firstdrift.matching.fused.thresholds import NAMED_EXPERTS
 from firstdrift.matching.implementations.views import with_steps
 from firstdrift.matching.pairing import Pairing
 from firstdrift.matching.plan import Joining, Messages, TensorPair
 from firstdrift.matching.tree import SliceTree, is_operator
-from firstdrift.model.node import Node
+from firstdrift.model.node import Direction, Node
 from firstdrift.model.slice import Slice
 from firstdrift.model.tensor import Role, TensorRecord, ViewStep, is_floating
-from firstdrift.operators.paths import expert_of_block
+from firstdrift.operators.paths import expert_of_block, is_shared_expert
+from firstdrift.operators.properties import last_part, parameter_positions
 from firstdrift.parallel.expert_parallel import done_for_experts
 from firstdrift.wording.message import Message
 
 SAME_EXPERT: Final = "matching.reason.same_expert"
 """Id of the reason of a match of experts of other numbers."""
-
 
 _NUMBERED: Final = Message.of("matching.incomparable.experts_numbered")
 
@@ -114,41 +115,60 @@ def _is_in_stack(tree: SliceTree, index: int, moved: Mapping[str, Moved]) -> boo
 
 def in_order(pairs: Iterable[TensorPair], tree: SliceTree, moved: Mapping[str, Moved]) -> list[TensorPair]:
     """See what a router and stacks of experts have in the order of the golden experts."""
-    if not moved:
-        return list(pairs)
-    of_node = dict(_nodes_of(tree, moved))
-    return [_seen(pair, of_node[pair.target_node]) if pair.target_node in of_node else pair for pair in pairs]
+    of_node = {tree.nodes[index].name: (tree.nodes[index], order) for index, order in _beside(tree, moved)}
+    return [
+        _seen(pair, *of_node[pair.target_node]) if pair.target_node in of_node else pair for pair in pairs
+    ]
 
 
-def _nodes_of(tree: SliceTree, moved: Mapping[str, Moved]) -> Iterator[tuple[str, tuple[int, ...]]]:
+def _beside(tree: SliceTree, moved: Mapping[str, Moved]) -> Iterator[tuple[int, tuple[int, ...]]]:
     """Yield the nodes in a block but in no expert, and the order of its experts."""
-    for index, node in enumerate(tree.nodes):
-        paths = [
-            tree.nodes[at].path for at in (index, *tree.around(index)) if not is_operator(tree.nodes[at])
-        ]
+    for index in range(tree.root) if moved else ():
+        around = [tree.nodes[at] for at in (index, *tree.around(index))]
+        paths = [node.path for node in around if not is_operator(node)]
         block = next((path for path in paths if path in moved), None)
-        if block is not None and not any(map(expert_of_block, paths)):
-            yield node.name, moved[block].order
+        if block is not None and not any(expert_of_block(path) or is_shared_expert(path) for path in paths):
+            yield index, moved[block].order
 
 
-def _seen(pair: TensorPair, order: tuple[int, ...]) -> TensorPair:
+def _seen(pair: TensorPair, node: Node, order: tuple[int, ...]) -> TensorPair:
     record = pair.target
-    if pair.joining is not None or not record.is_tensor or not record.shape:
+    if pair.joining is not None or not record.is_tensor or not record.shape or record.shards is not None:
         return pair
-    axes = [axis for axis, size in enumerate(record.shape) if size == len(order)]
-    if axes:
-        of_weights = record.role in (Role.PARAMETER, Role.GRADIENT)
-        steps = _along(axes[0] if of_weights else axes[-1], order)
-    elif _may_number(record, len(order)):
-        if record.location is None:
-            return replace(pair, incomparable=_NUMBERED)
+    axis = _axis_of_experts(record, node, len(order))
+    if axis is not None:
+        steps = _along(axis, order)
+    elif not _may_number(record, len(order)):
+        return pair
+    elif record.location is None:
+        return replace(pair, incomparable=_NUMBERED)
+    else:
         steps = (ViewStep(RENUMBERED, tuple(map(order.index, range(len(order))))),)
         record = replace(record, statistics=None)
-    else:
-        return pair
     said = (Message.of("matching.transform.experts_in_order"), *pair.transform)
     seen = with_steps(record, *steps)
     return replace(pair, target=seen, transform=said, joining=None if seen.location is None else Joining.VIEW)
+
+
+def _axis_of_experts(record: TensorRecord, node: Node, experts: int) -> int | None:
+    """Return the dimension that has a place for each expert: the first of weights, the last of scores.
+
+    Masks may have it first: `[experts, chosen, tokens]`; gradients of weights last, transposed. There may be
+    as many tokens as experts.
+    """
+    shape = record.shape or ()
+    is_mask = not is_floating(record.dtype) and len(shape) >= DIMENSIONS_OF_MASK
+    is_weight = _is_weight(record, node)
+    axes = (0, len(shape) - 1) if is_weight else (len(shape) - 1, *((0,) if is_mask else ()))
+    return next((axis for axis in axes if shape[axis] == experts), None)
+
+
+def _is_weight(record: TensorRecord, node: Node) -> bool:
+    """Tell whether a tensor is a weight, the gradient of one, or one that an operator was handed."""
+    handed = Role.OUTPUT if node.direction is Direction.BACKWARD else Role.INPUT
+    if record.role is handed and is_operator(node):
+        return record.key in parameter_positions(last_part(node.type_name))
+    return record.role in (Role.PARAMETER, Role.GRADIENT)
 
 
 def _along(axis: int, order: Sequence[int]) -> tuple[ViewStep, ...]:

@@ -22,3 +22,6 @@ of the rows may be wrong"""
 
 MOST_FIRST: Final = 16
 """experts | that are looked for first, and the others only if one is found | bounds the time it takes"""
+
+DIMENSIONS_OF_MASK: Final = 3
+"""dimensions | of a mask of experts, chosen places and tokens, at least | what it holds"""

@@ -27,6 +27,9 @@ HEALTHY = (
     "listed_digests",
     "stacked_values",
     "stacked_trained",
+    "stacked_operators_trained",
+    "listed_few",
+    "stacked_few",
 )
 """In lists and in stacks; from values, statistics and digests; with and without a backward pass."""
 

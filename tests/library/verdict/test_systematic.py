@@ -331,6 +331,17 @@ def test_statistics_tell_the_same(seeds: list[int], kind: tuple[str, Change]) ->
     )
 
 
+def test_weights_that_changed_places_are_no_other_checkpoint() -> None:
+    weights = [weight_of(seed, another) for seed in range(8)]
+    assert in_weights(weights, 2.0) is not None
+    places = [*range(1, 8), 0]
+    moved = [
+        one._replace(measured=replace(one.measured, target=weights[at].measured.golden))
+        for one, at in zip(weights, places, strict=True)
+    ]
+    assert in_weights(moved, 2.0) is None
+
+
 def test_a_weight_without_numbers_tells_nothing() -> None:
     nothing = Measurement(MeasurementKind.DIGEST, equal=False)
     found = in_weights([Weight(at, nothing, 0.1, 2.0**-24, is_matrix=True) for at in range(8)], 2.0)
