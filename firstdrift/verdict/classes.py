@@ -13,6 +13,7 @@ from typing import ClassVar, Final
 
 from firstdrift.model.tensor import Role
 from firstdrift.operators.kinds import OpKind
+from firstdrift.operators.paths import is_router
 from firstdrift.operators.properties import is_dropout
 from firstdrift.verdict import reasons
 from firstdrift.verdict.case import Case
@@ -142,6 +143,15 @@ def _has_another_shape(case: Case) -> bool:
     return case.error.shape_pair is not None and case.error.output is None
 
 
+def _chooses_more_or_fewer(case: Case) -> bool:
+    """Tell whether a router that was given the same chose another number of experts.
+
+    One of another name may be of another code, and give something else beside its scores.
+    """
+    is_one = case.row.golden == case.row.target and any(map(is_router, case.row.target))
+    return is_one and _gives_more_or_less(case)
+
+
 def _is_reached(case: Case) -> bool:
     return case.error.output is not None and case.error.output > case.progress.level
 
@@ -255,6 +265,15 @@ CLASS_RULES: Final = (
         applies=_has_another_argument,
         reasons=reasons.argument,
         pair=lambda case: case.error.scalar_pair,
+        is_shown_by_no_pair=True,
+    ),
+    ClassRule(
+        "chosen_number",
+        _WORDS,
+        node_class=NodeClass.STRUCTURE_DIFFERS,
+        applies=_chooses_more_or_fewer,
+        reasons=reasons.shape,
+        pair=lambda case: case.error.shape_pair,
         is_shown_by_no_pair=True,
     ),
     ClassRule(

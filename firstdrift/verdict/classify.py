@@ -238,7 +238,8 @@ def _explain(case: Case, own: Classified, classified: Sequence[Classified]) -> N
 
 
 def _name(case: Case, own: Classified, rule: ClassRule) -> None:
-    if own.rule == _ENTERED:  # earlier evidence than what begins inside
+    has_weights = own.node_class is NodeClass.SOURCE and rule.node_class is NodeClass.WEIGHTS_DIFFER
+    if own.rule == _ENTERED and not has_weights:  # earlier evidence than what begins inside
         own.worst_pair = case.error.output_pair
         return
     own.node_class, own.reasons, own.worst_pair = rule.node_class, rule.reasons(case), rule.pair(case)

@@ -285,6 +285,9 @@ CALLED: dict[str, Case] = {
     "other_numbers": case(input=0.0, exact_inputs=True, tie_pair=OUTPUT),
     "weights": case(input=0.0, output=0.5, parameter=0.5, jumped=True),
     "argument": case(input=0.0, output=0.5, scalar_pair=INPUT, jumped=True),
+    "chosen_number": case(
+        name="Module.mlp.router.Router.forward.0", input=0.0, output=0.0, shape_pair=OUTPUT, size=2
+    ),
     "amplified": case(input=0.1, output=0.9, so_far=OFF, jumped=True),
     "scaled": scaled_case(),
     "source": case(input=1e-7, output=0.5, jumped=True),
