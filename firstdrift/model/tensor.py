@@ -177,6 +177,15 @@ class Shards(Struct, frozen=True, gc=False):
         return None if self.only is None else self.records[self.ranks.index(self.only)]
 
 
+_OF_A_PART: Final = frozenset({"number", "ggml_log"})
+"""Containers that hold a number made of the values, or printed digits of some."""
+
+
+def holds_a_part(record: TensorRecord) -> bool:
+    """Tell whether what was recorded as values is less than all of them: what is equal so proves nothing."""
+    return record.location is not None and record.location.container in _OF_A_PART
+
+
 def is_part_of_rank(record: TensorRecord) -> bool:
     """Tell whether a tensor is what one rank holds of a whole, with what the others hold of it."""
     shards = record.shards

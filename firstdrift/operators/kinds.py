@@ -40,6 +40,9 @@ class ErrorModel(StrEnum):
     SMOOTH = "smooth"
     """The same, but its slope follows its input: whatever changes by no more than its input does."""
 
+    SATURATING = "saturating"
+    """The same, and its slope follows its output."""
+
     KINKED = "kinked"
     """The same, but its slope jumps: an error next to the kink gives another gradient."""
 
@@ -51,6 +54,9 @@ class ErrorModel(StrEnum):
 
     DISTANCE = "distance"
     """Absolute differences are averaged, or added up."""
+
+    HUBER = "huber"
+    """The same, but where they are small they are squared."""
 
     SQUARED = "squared"
     """Squares of differences are averaged, or added up."""

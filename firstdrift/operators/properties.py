@@ -46,20 +46,30 @@ def may_be_product(label: str) -> bool:
 @lru_cache(_MOST_REMEMBERED)
 def parameter_positions(type_name: str) -> frozenset[str]:
     """Return the keys of the arguments of a call that are weights, as those of `linear(x, weight, bias)`."""
-    known = _parameter_positions()
-    return known.get(type_name.lower()) or known.get(last_part(type_name)) or frozenset()
+    return frozenset(key for key, role in _roles_of_arguments(type_name).items() if role in PARAMETERS)
+
+
+def role_of_argument(type_name: str, key: str) -> str:
+    """Return what an argument of a call, or a parameter of a module, is ("weight"): its key, if a name."""
+    return _roles_of_arguments(type_name).get(key, "") if key.isdigit() else key
+
+
+@lru_cache(_MOST_REMEMBERED)
+def _roles_of_arguments(type_name: str) -> Mapping[str, str]:
+    known = _arguments()
+    return known.get(type_name.lower()) or known.get(last_part(type_name)) or {}
 
 
 @cache
-def _parameter_positions() -> Mapping[str, frozenset[str]]:
-    """Return them by call: a function of torch by its name alone, others with their framework before."""
-    found: dict[str, frozenset[str]] = {}
+def _arguments() -> Mapping[str, Mapping[str, str]]:
+    """Return roles by key, by call: a function of torch by its name, others with their framework before."""
+    found: dict[str, Mapping[str, str]] = {}
     for entry in registry().operators.values():
         for framework, roles in entry.arguments.items():
             before = "" if framework == "torch" else f"{framework}."
-            positions = frozenset(str(at) for at, role in enumerate(roles) if role in PARAMETERS)
+            by_key = {str(at): role for at, role in enumerate(roles)}
             calls = (alias for alias in entry.aliases[framework] if alias.islower())
-            found |= {f"{before}{alias}": positions for alias in calls}
+            found |= {f"{before}{alias}": by_key for alias in calls}
     return found
 
 

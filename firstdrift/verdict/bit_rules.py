@@ -22,16 +22,13 @@ from firstdrift.matching.plan import Joining, SlicePlan, TensorPair
 from firstdrift.metrics.digests import is_xor, measure_digests
 from firstdrift.metrics.measurement import Measurement, MeasurementKind
 from firstdrift.metrics.statistics import statistic_that_differs
-from firstdrift.model.tensor import ROUNDING, DataLocation, Sharding, TensorRecord
+from firstdrift.model.tensor import ROUNDING, DataLocation, Sharding, TensorRecord, holds_a_part
 from firstdrift.verdict.bit_count import BitCount
 from firstdrift.verdict.fixed_thresholds import STATISTICS_ROUNDING
 from firstdrift.verdict.judgement import PairJudgement, Verdict
 from firstdrift.verdict.movable_thresholds import DEFAULTS, Thresholds
 from firstdrift.verdict.pair_error import PairError, why_incomparable
 from firstdrift.wording.message import Message
-
-_PART: Final = frozenset({"number", "ggml_log"})
-"""Containers that hold a number made of the values, or printed digits of some: equal ones prove nothing."""
 
 _COMPUTED: Final = frozenset({Sharding.SUMMED, Sharding.BY_VALUES})
 _ARITHMETIC: Final = frozenset({Joining.SUMMED, Joining.ROTATED})
@@ -79,7 +76,7 @@ def _why_unproven(pair: TensorPair, measured: Measurement) -> Message:
         return why_incomparable(pair, measured)
     if _is_computed(pair):
         return Message.of("bitwise.computed")
-    return Message.of("bitwise.part") if _is_part(pair.golden) or _is_part(pair.target) else _UNPROVEN
+    return Message.of("bitwise.part") if holds_a_part(pair.golden) or holds_a_part(pair.target) else _UNPROVEN
 
 
 def _is_computed(pair: TensorPair) -> bool:
@@ -99,17 +96,13 @@ def _was_made(where: DataLocation) -> bool:
     return added or any(step.other for step in where.view) or any(map(_was_made, where.shards))
 
 
-def _is_part(record: TensorRecord) -> bool:
-    return record.location is not None and record.location.container in _PART
-
-
 def _is_proven(pair: TensorPair, measured: Measurement) -> bool:
     """Tell whether a pair without a known difference is known to have none."""
     if measured.kind is MeasurementKind.INCOMPARABLE or _is_computed(pair):
         return False
     if not pair.golden.is_tensor:
         return True
-    if _is_part(pair.golden) or _is_part(pair.target):
+    if holds_a_part(pair.golden) or holds_a_part(pair.target):
         return False
     if measured.kind is MeasurementKind.DATA:
         return measured.bits is not None

@@ -1,12 +1,10 @@
 """What errors of operators are made of: the tensors that they take and give, and how norms add up."""
 
 import math
-from collections.abc import Sequence
-from typing import TypeAlias
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, TypeAlias
 
 from msgspec import Struct
-
-from firstdrift.verdict.fixed_thresholds import RECORDED_NORM
 
 
 class Value(Struct, frozen=True, gc=False):
@@ -23,6 +21,9 @@ class Value(Struct, frozen=True, gc=False):
         shape: its dimensions; () where they are not known.
         roundoff: unit roundoff of the coarser of its dtypes; 0 where that is not known.
         is_exact: its errors were taken from its values; from statistics they are lower bounds.
+        relative: largest relative error of an element; infinite where that is not known.
+        drift: the sum of its errors, with their signs; infinite where that is not known.
+        role: which argument it is by what the operator calls it ("weight"), where it has such names.
     """
 
     key: str
@@ -36,6 +37,9 @@ class Value(Struct, frozen=True, gc=False):
     shape: tuple[int, ...] = ()
     roundoff: float = 0.0
     is_exact: bool = False
+    relative: float = math.inf
+    drift: float = math.inf
+    role: str = ""
 
     @property
     def difference(self) -> float:
@@ -61,6 +65,19 @@ class Value(Struct, frozen=True, gc=False):
 Values: TypeAlias = Sequence[Value]
 
 
+class Law(NamedTuple):
+    """How an operator turns errors into others.
+
+    Attributes:
+        forward: the norm that the error of an output may have, by what was given and that output.
+        backward: that of a gradient that its backward operator gives, by the gradient that this was given,
+            what the forward operator was given and gave, and the gradient that is made.
+    """
+
+    forward: Callable[[Values, Value], float]
+    backward: Callable[[Value, Values, Values, Value], float]
+
+
 def spread(one: Value, made: Value) -> float:
     """Return by what the norm of a value grows where it is spread over a larger output."""
     return math.sqrt(max(1.0, made.size / one.size)) if one.size else 1.0
@@ -71,73 +88,37 @@ def gathered(one: Value, made: Value) -> float:
     return math.sqrt(max(1.0, one.size / made.size)) if made.size else 1.0
 
 
-def added_up(one: Value, made: Value) -> float:
-    """Return the same of sums along one dimension; running sums are as many as what they add up."""
-    return math.sqrt(max(one.shape, default=1)) if one.size == made.size else gathered(one, made)
+def relative_to(made: Value, one: Value) -> float:
+    """Return by what a product of elements, or a quotient, is off by one factor: in each as it is itself."""
+    return one.relative * made.norm if made.norm else math.inf
 
 
-def largest_of(given: Values) -> Value:
-    """Return the value with most elements."""
-    return max(given, key=lambda one: one.size)
+def of_factor(one: Value, most: float, gradient: Value, made: Value) -> float:
+    """Return by what a gradient times other factors is off by one of them, `most` of which is known.
 
-
-def size_of_loss(given: Values, made: Value) -> float:
-    """Return by how many terms a loss was divided: all, if it can be a mean, and one of a sum.
-
-    The root of the sum of its terms is the norm of a difference, which is at most that of both inputs.
+    Where products are added up they are no longer known one by one.
     """
-    size = max((one.size for one in given[:2]), default=1)
-    most = sum(one.norm * spread(one, largest_of(given)) for one in given[:2])
-    return float(size) if size * made.norm <= RECORDED_NORM.value * most * most else 1.0
+    if gradient.size != made.size:
+        return most * gathered(gradient, made)
+    return min(most, relative_to(made, one))
 
 
-def slope_of_power(base: Value, power: float) -> float:
-    """Return the largest slope of x to the power of p over the values of x; 0 where it has no bound."""
-    if power < 1.0 and not base.smallest:
-        return 0.0
-    try:
-        slopes: list[float] = [end ** (power - 1.0) for end in (base.largest, base.smallest) if end]
-    except OverflowError:
-        return math.inf
-    return abs(power) * max(slopes, default=0.0)
+def handed_on(one: Value, made: Value) -> float:
+    """Return how much of the error of an input an output may have: of a part of it, what its elements may."""
+    whole = one.difference * spread(one, made)
+    return min(whole, one.largest_error * math.sqrt(made.size)) if one.is_exact else whole
 
 
-def by_dimensions(one: Value) -> tuple[bool, int]:
-    """Sort what is added before what is multiplied: vectors first, the smaller before the larger.
+def handed_back(gradient: Value, _: Values, __: Values, made: Value) -> float:
+    """Return by what a gradient is off that is handed on as it is, and added up where an input was spread."""
+    return gradient.difference * gathered(gradient, made)
 
-    Of three matrices the first is added, as torch has it.
+
+def flipped(share: float, norm: float, made: Value) -> float:
+    """Return what is explained where a share of gradients of some norm flips, and one by chance.
+
+    None is off by more than the largest error that was seen; it may leave one place and come to another.
     """
-    is_matrix = len(one.shape) > 1
-    return is_matrix, 0 if is_matrix else one.size
-
-
-def norm_of_product(one: Value, other: Value, made: Value) -> float:
-    """Return the norm of a product of matrices as it is where nothing cancels out and nothing adds up.
-
-    Each of its elements is a sum over the dimension that both share, which their sizes tell.
-    """
-    if not made.size:
-        return 0.0
-    matrices = math.prod(one.shape[:-2]) if one.shape[:-2] == other.shape[:-2] else 1
-    shared = math.sqrt(one.size * other.size / made.size / max(1, matrices))
-    return math.sqrt(made.size * shared) * one.rms * other.rms
-
-
-def overlap(given: Values) -> float:
-    """Return what sizes do not tell of a convolution: each element of the kernel sees nearly the whole input.
-
-    So more products are added up than in a product of matrices of those sizes, by the root of how many
-    elements the kernel has for each pair of channels.
-    """
-    elements = math.prod(given[1].shape[2:]) if len(given) > 1 else 1
-    return math.sqrt(math.sqrt(elements))
-
-
-def unevenness(one: Value) -> float:
-    """Return how much smaller some rows of a tensor are than its rms, as its largest element tells.
-
-    That of normally distributed elements is sqrt(2 ln size) times their rms.
-    """
-    if one.size < 2 or not one.rms:  # noqa: PLR2004
-        return 1.0
-    return max(1.0, one.largest / (one.rms * math.sqrt(2.0 * math.log(one.size))))
+    if not made.is_exact:
+        return norm * math.sqrt(share)
+    return math.sqrt(2.0 * (share * made.size + 1.0)) * made.largest_error

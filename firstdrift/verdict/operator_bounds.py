@@ -13,9 +13,9 @@ from firstdrift.matching.plan import TensorPair
 from firstdrift.metrics.masks import ZERO_FOR_SOFTMAX
 from firstdrift.metrics.measurement import DATA, SCALAR, Measurement, SideSummary
 from firstdrift.model.node import API, BACKWARD
-from firstdrift.model.tensor import INPUT, OUTPUT, PARAMETER, Role, is_floating
+from firstdrift.model.tensor import INPUT, OUTPUT, PARAMETER, Role, holds_a_part, is_floating
 from firstdrift.operators.kinds import ErrorModel, OpKind
-from firstdrift.operators.properties import error_model
+from firstdrift.operators.properties import error_model, role_of_argument
 from firstdrift.operators.recognise import kind_of_label
 from firstdrift.verdict.case import Case, explained_by_training
 from firstdrift.verdict.error_model import Value, backward_bound, forward_bound, has_bound
@@ -24,6 +24,8 @@ from firstdrift.verdict.fixed_thresholds import LEAST_VARIANCE, LOWEST_VALUES
 from firstdrift.verdict.row_errors import RowErrors
 from firstdrift.verdict.tree import TreeRow, last_name
 
+_SWITCH = "training"
+_TRUTH = {"False": 0.0, "True": 1.0}
 _GIVEN = (INPUT, PARAMETER)
 _OF_VALUES = (DATA, SCALAR)
 _OF_TWO = (ErrorModel.PRODUCT, ErrorModel.CONVOLVED, ErrorModel.MULTIPLIED, ErrorModel.DIVIDED)
@@ -44,17 +46,16 @@ def is_without_model(evidence: Evidence, row: TreeRow) -> bool:
     """Tell whether a row is one operator without an error model that was given more than rounding."""
     error = evidence.errors[row.index]
     is_given_error = (error.input or 0.0) > (error.roundoff or 0.0)
-    is_backward = row.direction is BACKWARD
     is_operator = row.kind is API and evidence.runs_alone(row)
-    return is_operator and is_given_error and not has_bound(model_of(evidence, row), backward=is_backward)
+    return is_operator and is_given_error and not has_bound(model_of(evidence, row))
 
 
 def is_bounded(case: Case) -> bool:
     """Tell whether a row is one operator with an error model, and what it was given was compared."""
-    row, is_backward = case.row, case.row.direction is BACKWARD
-    if case.error.input is None or not has_bound(model_of(case.evidence, row), backward=is_backward):
+    row = case.row
+    if case.error.input is None or not has_bound(model_of(case.evidence, row)):
         return False
-    return not is_backward or case.evidence.forward_partner(row) is not None
+    return row.direction is not BACKWARD or case.evidence.forward_partner(row) is not None
 
 
 def is_known_throughout(case: Case) -> bool:
@@ -137,8 +138,9 @@ def _value(
 ) -> Value | None:
     """Return what is known of a tensor of numbers; None where too little is. What is below `lowest` masks."""
     pair, measured = evidence.plan.pairs[index], evidence.measurements[index]
+    role = role_of_argument(evidence.row_of(index).type_name, pair.golden.key)
     if measured.kind is SCALAR:
-        return _number(pair)
+        return _number(pair, role)
     side, error = measured.golden, evidence.pair_errors[index].value
     if side is None or error is None or not is_floating(pair.golden.dtype):
         return None
@@ -149,6 +151,7 @@ def _value(
     norm = measured.golden_norm if side is measured.golden else abs(side.norm or 0.0)
     if not (math.isfinite(norm) and math.isfinite(largest)):
         return None
+    errors = None if holds_a_part(pair.golden) else measured.errors
     return Value(
         key=pair.golden.key,
         size=side.size,
@@ -160,20 +163,37 @@ def _value(
         largest_error=max(largest_difference(measured), roundoff * largest),
         shape=pair.golden.shape or (),
         roundoff=evidence.pair_errors[index].roundoff,
-        is_exact=measured.errors is not None,
+        is_exact=errors is not None,
+        relative=max(_relative_error(measured), roundoff) if errors is not None else math.inf,
+        drift=errors.sum_difference if errors is not None else math.inf,
+        role=role,
     )
 
 
-def _number(pair: TensorPair) -> Value | None:
-    if pair.golden.dtype not in {"float", "int"}:
+def _relative_error(measured: Measurement) -> float:
+    """Return the largest relative error of an element; infinite where it is not known of each.
+
+    Of zeros there is none. If no zero of the target stands where golden has none, as many are the same ones.
+    """
+    errors, golden, target = measured.errors, measured.golden, measured.target
+    if errors is None or golden is None or target is None:
+        return math.inf
+    largest = errors.max_relative_error or 0.0
+    is_of_each = not golden.zeros or (golden.zeros == target.zeros and largest < 1.0)
+    return largest if is_of_each else math.inf
+
+
+def _number(pair: TensorPair, role: str) -> Value | None:
+    said = pair.golden.scalar or "nan"
+    if pair.golden.dtype not in {"float", "int"} and role != _SWITCH:
         return None
     try:
-        number = float(pair.golden.scalar or "nan")
+        number = _TRUTH[said] if said in _TRUTH else float(said)
     except ValueError:
         return None
     if not math.isfinite(number):
         return None
-    return Value(pair.golden.key, 1, abs(number), number, number, 0.0, 0.0, 0.0)
+    return Value(pair.golden.key, 1, abs(number), number, number, 0.0, 0.0, 0.0, role=role)
 
 
 def _without_masks(side: SideSummary, lowest: float) -> SideSummary:

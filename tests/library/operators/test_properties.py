@@ -20,6 +20,7 @@ from firstdrift.operators.properties import (
     message_of,
     parameter_positions,
     passes_on,
+    role_of_argument,
     sum_over_ranks,
 )
 
@@ -34,6 +35,9 @@ from firstdrift.operators.properties import (
         ("RMSNorm", ErrorModel.SCALED),
         ("leaky_relu", ErrorModel.KINKED),
         ("SiLU", ErrorModel.SMOOTH),
+        ("Torch.sigmoid", ErrorModel.SATURATING),
+        ("Functional.l1_loss", ErrorModel.DISTANCE),
+        ("SmoothL1Loss", ErrorModel.HUBER),
         ("MaxPool2d", ErrorModel.KINKED),
         ("Torch.mean", ErrorModel.AVERAGED),
         ("MixtureOfExperts", ErrorModel.NONE),
@@ -58,6 +62,22 @@ def test_an_operator_has_the_error_model_of_what_it_is_called(name: str, how: Er
 )
 def test_roles_of_arguments_say_which_are_weights(call: str, positions: set[str]) -> None:
     assert parameter_positions(call) == positions
+
+
+@pytest.mark.parametrize(
+    ("call", "key", "role"),
+    [
+        ("Functional.batch_norm", "2", "running_var"),
+        ("Functional.batch_norm", "5", "training"),
+        ("Functional.batch_norm", "running_mean", "running_mean"),
+        ("Functional.layer_norm", "2", "weight"),
+        ("BatchNorm2d", "weight", "weight"),
+        ("BatchNorm2d", "0", ""),
+        ("Functional.linear", "7", ""),
+    ],
+)
+def test_an_argument_is_what_its_call_says_or_its_name(call: str, key: str, role: str) -> None:
+    assert role_of_argument(call, key) == role
 
 
 def test_products_are_told_by_type() -> None:

@@ -25,6 +25,7 @@ class Operator(NamedTuple):
         shapes: of its inputs, a letter for each dimension, a word for each input.
         positive: places of the inputs that it takes a root of, or divides by.
         number: a power that it raises to.
+        roles: what its inputs are called, where that matters.
         adds_up: the letter of the dimension whose elements it adds up, in some order.
     """
 
@@ -33,6 +34,7 @@ class Operator(NamedTuple):
     shapes: str
     positive: tuple[int, ...] = ()
     number: float | None = None
+    roles: str = ""
     adds_up: str = ""
 
     @property
@@ -98,6 +100,10 @@ def _channels(norm: Callable[..., Tensor]) -> Callable[..., Tensor]:
     return lambda x, weight, bias: norm(x, None, None, weight, bias, *_TRAINING)
 
 
+def _by_statistics(x: Tensor, mean: Tensor, variance: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    return functional.batch_norm(x, mean.detach(), variance.detach(), weight, bias)
+
+
 def _group_norm(x: Tensor, *weights: Tensor) -> Tensor:
     return functional.group_norm(x, 1, *weights)
 
@@ -105,6 +111,8 @@ def _group_norm(x: Tensor, *weights: Tensor) -> Tensor:
 def _conv(x: Tensor, *weights: Tensor) -> Tensor:
     return functional.conv2d(x, *weights, padding=1)
 
+
+_WEIGHTS: Final = "input weight bias"
 
 OPERATORS: Final = {
     "add": Operator("add", torch.add, "rw rw"),
@@ -204,11 +212,20 @@ OPERATORS: Final = {
     "log_softmax": Operator("log_softmax", lambda x: x.log_softmax(-1), "rw"),
     "logsumexp": Operator("logsumexp", lambda x: x.logsumexp(-1), "rw", adds_up="w"),
     "cross_entropy": Operator("cross_entropy", _cross_entropy, "rw"),
-    "layer_norm": Operator("layer_norm", normalised(functional.layer_norm), "brn n n"),
-    "batch_norm": Operator("batch_norm", _channels(functional.batch_norm), "bchh c c"),
-    "group_norm": Operator("group_norm", _group_norm, "bchh c c"),
-    "instance_norm": Operator("instance_norm", _channels(functional.instance_norm), "bchh c c"),
-    "rms_norm": Operator("rms_norm", normalised(functional.rms_norm), "brn n"),
+    "layer_norm": Operator("layer_norm", normalised(functional.layer_norm), "brn n n", roles=_WEIGHTS),
+    "batch_norm": Operator("batch_norm", _channels(functional.batch_norm), "bcss c c", roles=_WEIGHTS),
+    "group_norm": Operator("group_norm", _group_norm, "bcss c c", roles=_WEIGHTS),
+    "instance_norm": Operator(
+        "instance_norm", _channels(functional.instance_norm), "bcss c c", roles=_WEIGHTS
+    ),
+    "batch_norm by statistics": Operator(
+        "batch_norm",
+        _by_statistics,
+        "bcss c c c c",
+        positive=(2,),
+        roles="input running_mean running_var weight bias training",
+    ),
+    "rms_norm": Operator("rms_norm", normalised(functional.rms_norm), "brn n", roles="input weight"),
     "norm": Operator("norm", torch.linalg.vector_norm, "rw", adds_up="w"),
 }
 """By what a reader calls them."""

@@ -57,7 +57,16 @@ def _one_thread() -> Iterator[None]:
     torch.set_num_threads(before)
 
 
-SIZES: Final = {"b": (1, 3), "c": (1, 4), "h": (2, 8), "r": (1, 8), "k": (1, 32), "w": (2, 64), "n": (8, 64)}
+SIZES: Final = {
+    "b": (1, 3),
+    "c": (1, 4),
+    "h": (2, 8),
+    "r": (1, 8),
+    "k": (1, 32),
+    "w": (2, 64),
+    "n": (8, 64),
+    "s": (3, 8),
+}
 """Smallest and largest of each dimension; n is that of norms: few elements may be all but equal by chance."""
 
 KINDS = ("normal", "with a mean", "cancelling", "heavy rows", "heavy tails", "sparse")
@@ -124,7 +133,15 @@ def value(key: int, exact: Tensor, other: Tensor, roundoff: float) -> Value:
         shape=tuple(exact.shape),
         roundoff=roundoff,
         is_exact=True,
+        relative=relative_error(exact, off, roundoff),
+        drift=float(off.sum()),
     )
+
+
+def relative_error(exact: Tensor, off: Tensor, roundoff: float) -> float:
+    if bool(off[exact == 0.0].any()):
+        return math.inf
+    return max(float((off / exact.where(exact != 0.0, 1.0)).abs().max()), roundoff)
 
 
 class Side(NamedTuple):
@@ -260,6 +277,10 @@ def backward_seen(both: Both) -> Iterator[Seen]:
 def _given(both: Both) -> list[Value]:
     given = known(both.golden.given, both.target.given, both.roundoff)
     power = both.operator.number
+    roles = both.operator.roles.split()
+    given = [replace(one, role=role) for one, role in zip(given, roles, strict=False)] if roles else given
+    if "training" in roles:
+        given.append(Value("training", 1, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, role="training"))
     return given if power is None else [*given, Value("power", 1, power, power, power, 0.0, 0.0, 0.0)]
 
 
@@ -293,7 +314,7 @@ def fixed_cases(count: int) -> Iterator[Drawn]:
         )
 
 
-BACKWARD: Final = [name for name, one in OPERATORS.items() if has_bound(one.model, backward=True)]
+BACKWARD: Final = [name for name, one in OPERATORS.items() if has_bound(one.model)]
 ADDING: Final = [name for name, one in OPERATORS.items() if one.adds_up]
 
 
@@ -337,6 +358,32 @@ def test_a_kernel_may_add_up_the_gradients_of_a_norm_in_their_dtype(dtype: torch
     assert all(one.is_explained for one in backward_seen(Both(operator, exact, other, ROUNDOFF[dtype])))
 
 
+@pytest.mark.parametrize("name", ["layer_norm", "batch_norm"])
+def test_errors_of_one_sign_add_up_in_the_gradient_of_a_bias(name: str) -> None:
+    chance = np.random.default_rng(11)
+    operator = OPERATORS[name]
+    shapes = {"layer_norm": ((4, 64, 32), (32,), (32,)), "batch_norm": ((4, 32, 8, 8), (32,), (32,))}[name]
+    given = [torch.from_numpy(chance.standard_normal(shape)) for shape in shapes]
+    gradient = torch.from_numpy(chance.standard_normal(shapes[0]))
+    golden, target = run(operator, given, gradient), run(operator, given, gradient + 1e-3)
+    *_, of_bias = backward_seen(Both(operator, golden, target, ROUNDOFF[torch.float32]))
+    assert of_bias.error > 10 * 1e-3
+    assert of_bias.is_explained
+
+
+@pytest.mark.parametrize("name", ["sum of all", "mean of all"])
+def test_of_a_whole_tensor_a_sum_is_off_by_what_its_terms_are_and_no_more(name: str) -> None:
+    given = torch.from_numpy(np.random.default_rng(2).standard_normal((64, 64)))
+    operator, gradient = OPERATORS[name], torch.ones((), dtype=torch.float64)
+    golden, target = (run(operator, [one], gradient) for one in (given, given + 1e-3))
+    both = Both(operator, golden, target, ROUNDOFF[torch.float32])
+    (healthy,) = forward_seen(both)
+    assert healthy.is_explained
+    further = golden.made + 12.0 * (target.made - golden.made)
+    (faulty,) = forward_seen(both._replace(target=target._replace(made=further)))
+    assert not faulty.is_explained
+
+
 @pytest.mark.parametrize(("name", "apart"), [("l1_loss", 0.004), ("mse_loss", 0.1)])
 def test_a_loss_that_is_more_than_a_mean_can_be_was_added_up(name: str, apart: float) -> None:
     """Errors that all have the sign of the difference add up; by chance they hardly do."""
@@ -367,36 +414,13 @@ def test_a_single_gate_that_flips_is_explained_and_a_fault_of_all_gradients_is_n
     assert not faulty.is_explained
 
 
-WIDE: Final = {
-    ("sigmoid", "backward"): 14.0,
-    ("sum of all", "forward"): 18.0,
-    ("mean of all", "forward"): 18.0,
-    ("mse_loss", "forward"): 12.0,
-    ("l1_loss", "backward"): 25.0,
-    ("smooth_l1_loss", "forward"): 12.0,
-    ("div", "forward"): 14.0,
-    ("div", "backward"): 14.0,
-    ("div by a row", "forward"): 18.0,
-    ("div by a row", "backward"): 18.0,
-    ("softmax", "backward"): 12.0,
-    ("log_softmax", "backward"): 40.0,
-    ("logsumexp", "backward"): 14.0,
-    ("layer_norm", "backward"): 13.0,
-    ("batch_norm", "backward"): 55.0,
-    ("group_norm", "backward"): 55.0,
-    ("instance_norm", "backward"): 55.0,
-}
-"""Median of what is explained over what is seen, where it is more than 10."""
-
-
 @pytest.mark.parametrize("name", OPERATORS)
 def test_what_is_explained_is_within_ten_times_of_what_is_seen_in_half_of_the_cases(name: str) -> None:
     pairs = [exact_and_coarse(drawn, OPERATORS[name]) for drawn in fixed_cases(60)]
-    looks = {"forward": forward_seen, **({"backward": backward_seen} if name in BACKWARD else {})}
-    for direction, look in looks.items():
+    for look in (forward_seen, backward_seen) if name in BACKWARD else (forward_seen,):
         widths = [one.width for both in pairs for one in look(both)]
         assert len(widths) >= 40
-        assert statistics.median(widths) <= WIDE.get((name, direction), 10.0)
+        assert statistics.median(widths) <= 10.0
 
 
 @pytest.mark.parametrize("name", OPERATORS)
@@ -407,6 +431,6 @@ def test_statistics_explain_no_less_than_values_of_the_same_errors(name: str) ->
         both = exact_and_coarse(drawn, operator)
         (made,) = known([both.golden.made], [both.target.made], both.roundoff)
         of_values = _given(both)
-        of_statistics = [replace(one, is_exact=False) for one in of_values]
+        of_statistics = [replace(one, is_exact=False, relative=math.inf, drift=math.inf) for one in of_values]
         exact, least = (forward_bound(operator.model, one, made) for one in (of_values, of_statistics))
         assert exact <= least
