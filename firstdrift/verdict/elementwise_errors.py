@@ -25,14 +25,17 @@ def _additive(given: Values, made: Value) -> float:
 
 def _smooth_backward(gradient: Value, kept: Values, _: Values, made: Value) -> float:
     """Let slopes change by what their inputs do: their own slope is at most about one, and so are they."""
-    turned = min(1.0, sum(one.error * one.rms for one in kept))
-    by_gradient = of_factor(gradient, gradient.difference, gradient, made)
-    return by_gradient + gradient.norm * turned * gathered(gradient, made)
+    return _with_slopes(gradient, sum(one.error * one.rms for one in kept), made)
 
 
 def _saturating_backward(gradient: Value, kept: Values, result: Values, made: Value) -> float:
-    """Let slopes change by what their outputs do, of which they are functions."""
-    return _smooth_backward(gradient, result or kept, result, made)
+    """Let slopes change by what their outputs do: they are functions of these, as 1 - y^2 by twice as much."""
+    return _with_slopes(gradient, 2.0 * sum(one.error * one.rms for one in result or kept), made)
+
+
+def _with_slopes(gradient: Value, turned: float, made: Value) -> float:
+    by_gradient = of_factor(gradient, gradient.difference, gradient, made)
+    return by_gradient + gradient.norm * min(1.0, turned) * gathered(gradient, made)
 
 
 def _kinked_backward(gradient: Value, kept: Values, result: Values, made: Value) -> float:

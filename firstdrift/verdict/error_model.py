@@ -6,7 +6,7 @@
 | ----------- | ---------------------------------------------- | ------------------------------------------- |
 | additive    | sum of |dx|                                    | |dg|, added up where x was spread           |
 | smooth      | the same                                       | |dg| + |g| rms of dx                        |
-| saturating  | the same                                       | |dg| + |g| rms of dy                        |
+| saturating  | the same                                       | |dg| + 2 |g| rms of dy                      |
 | kinked      | the same                                       | |dg| + root of 2 x flips x largest error    |
 | summed      | |dx| x root of the terms; of a whole, |sum dx| | |dg|, spread over the terms                 |
 | averaged    | the same, over the number of terms             | the same, over the number of terms          |

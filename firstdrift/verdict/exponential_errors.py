@@ -16,7 +16,8 @@ def _exponential(given: Values, made: Value) -> float:
 def _exponential_backward(gradient: Value, _: Values, result: Values, made: Value) -> float:
     """Return what is explained of y g, and of what a softmax takes off, which is no more.
 
-    By the largest of one and the norm of the other, whichever tells less.
+    By the largest of one and the norm of the other, whichever tells less. What is positive, as e^x and not
+    e^x - 1, is its own slope: it is off by what its result is.
     """
     total = 0.0
     for value in result:
@@ -24,7 +25,10 @@ def _exponential_backward(gradient: Value, _: Values, result: Values, made: Valu
         if gradient.is_exact:
             by_gradient = min(by_gradient, value.norm * gradient.largest_error)
             by_result = min(by_result, value.norm * gradient.largest)
-        total += 2.0 * (by_gradient + value.error * by_result) * gathered(gradient, made)
+        by_result *= value.error
+        if value.minimum >= 0.0:
+            by_result = min(by_result, relative_to(made, value))
+        total += 2.0 * (by_gradient + by_result) * gathered(gradient, made)
     return total
 
 
@@ -57,7 +61,7 @@ def _of_log_softmax(gradient: Value, result: Values, made: Value, off: float) ->
     highest = max((value.maximum for value in result), default=0.0)
     sums = math.sqrt(_length_of_rows(made) * math.exp(min(0.0, highest)))
     taken_off = min(sums * gradient.norm, gradient.norm + made.norm)
-    return gradient.difference * (1.0 + sums) + taken_off * off
+    return math.hypot(gradient.difference, gradient.difference * sums, taken_off * off)
 
 
 def _of_sums(gradient: Value, result: Values, made: Value, off: float) -> float:
