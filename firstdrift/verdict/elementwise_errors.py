@@ -29,7 +29,7 @@ def _smooth_backward(gradient: Value, kept: Values, _: Values, made: Value) -> f
 
 
 def _saturating_backward(gradient: Value, kept: Values, result: Values, made: Value) -> float:
-    """Let slopes change by what their outputs do: they are functions of these, as 1 - y^2 by twice as much."""
+    """Let slopes change by what their outputs do: they are functions of these, 1 - y^2 by twice as much."""
     return _with_slopes(gradient, 2.0 * sum(one.error * one.rms for one in result or kept), made)
 
 
