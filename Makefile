@@ -50,6 +50,7 @@ install: .venv/.installed
 	@$(BIN)/python requirements/install.py $(TORCH)
 	@$(BIN)/python $(PIP) --no-deps --no-build-isolation -e .
 	@$(BIN)/python -m compileall -q firstdrift server worker frontend
+	@$(BIN)/python -m firstdrift.tables
 	@touch $@
 
 .venv/.installed-dev: .venv/.installed

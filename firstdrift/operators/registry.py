@@ -8,7 +8,6 @@ entries claim are errors. `recognise.py`, `properties.py`, `fused.py` and `paths
 """
 
 import re
-import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache, lru_cache
 from pathlib import Path
@@ -19,6 +18,7 @@ from msgspec import Struct
 
 from firstdrift.groups import positions
 from firstdrift.operators.kinds import ErrorModel, OpKind, snake_case
+from firstdrift.tables import tables_of
 
 PARAMETERS: Final = frozenset({"weight", "bias", "running_mean", "running_var", "gamma", "beta"})
 """Roles of arguments that are learned; called so, an argument of any operator is one."""
@@ -155,17 +155,14 @@ class Registry(Struct, frozen=True):
 def registry() -> Registry:
     """Return the registry that firstdrift comes with."""
     folder = Path(__file__).parent
-    return read_registry(
-        folder.joinpath("operators.toml").read_text("utf-8"),
-        folder.joinpath("modules.toml").read_text("utf-8"),
-    )
+    return read_registry(tables_of(folder / _OPERATORS), tables_of(folder / _MODULES))
 
 
-def read_registry(operators: str, modules: str) -> Registry:
-    """Read a registry from the texts of its two files.
+def read_registry(operators: object, modules: object) -> Registry:
+    """Read a registry from what its two files hold.
 
     Raises:
-        RegistryError: a text is no TOML, or it holds what no registry can hold.
+        RegistryError: it is what no registry can hold.
     """
     by_id = _with_ids(_converted(operators, dict[str, Operator], _OPERATORS))
     rest = _converted(modules, _OfModules, _MODULES)
@@ -210,10 +207,10 @@ def path_pattern(name: str) -> re.Pattern[str]:
     return re.compile(registry().paths[name])
 
 
-def _converted(text: str, kind: Any, file: str) -> Any:  # noqa: ANN401 (a type, and a value of it)
+def _converted(tables: object, kind: Any, file: str) -> Any:  # noqa: ANN401 (a type, and a value of it)
     try:
-        return msgspec.convert(tomllib.loads(text), kind)
-    except (tomllib.TOMLDecodeError, msgspec.ValidationError) as error:
+        return msgspec.convert(tables, kind)
+    except msgspec.ValidationError as error:
         raise RegistryError(f"{file}: {error}") from error
 
 

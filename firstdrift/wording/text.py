@@ -10,19 +10,18 @@ The catalogue has a text with gaps for each message, as `str.format` has them, a
     {count:~is|are}       the word alone
 """
 
-import re
-import tomllib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
-from itertools import chain
 from pathlib import Path
 from string import Formatter
 from typing import Any, Final, NamedTuple
 
+from firstdrift.tables import tables_of
 from firstdrift.wording.message import VERBATIM, Argument, Message
 
 SOURCE: Final = "en"
 LANGUAGES: Final = ("en", "zh")
+_HERE: Final = Path(__file__).parent
 _NOTHING: Final = "-"
 _RULES: Final = "rule"
 _RULE_SENTENCES: Final = "rule_sentences"
@@ -79,7 +78,7 @@ def pieces_of(message: Message, links: Mapping[str, str], language: str = SOURCE
 
 def rule_text(id: str, language: str = SOURCE) -> str:  # noqa: A002 (as a message's)
     """Return what messages of an id have in common: their text, with open gaps."""
-    parts = _formatter(language).parse(texts_of_room(id.partition(".")[0], language).get(id, id))
+    parts = _formatter(language).parse(texts(language).get(id, id))
     return "".join(text + (_GAP if name is not None else "") for text, name, _, _ in parts)
 
 
@@ -96,41 +95,20 @@ def word(room: str, name: str, language: str = SOURCE) -> str:
 @cache
 def texts(language: str) -> Mapping[str, str]:
     """Read the texts of a language by message id."""
-    return _parsed(_sources(language)) | _texts_of_rules(language)
+    found = _texts_of_rules(language)
+    for file in sorted(_HERE.joinpath(language).glob("*.toml")):
+        found |= _flat(tables_of(file))
+    return found
 
 
 def _pattern(id: str, language: str) -> str | None:  # noqa: A002 (as a message's)
-    room = id.partition(".")[0]
-    return texts_of_room(room, language).get(id) or texts_of_room(room, SOURCE).get(id)
-
-
-@cache
-def texts_of_room(room: str, language: str) -> Mapping[str, str]:
-    """Read the texts whose ids begin with a word, and what else lies in their files: most runs say little."""
-    begins = re.compile(rf"^(?:\[{re.escape(room)}[.\]]|{re.escape(room)} = )", re.MULTILINE)
-    found = _parsed(filter(begins.search, _sources(language)))
-    return found | _texts_of_rules(language) if room == _RULES else found
-
-
-@cache
-def _sources(language: str) -> tuple[str, ...]:
-    files = sorted((Path(__file__).parent / language).glob("*.toml"))
-    return tuple(file.read_text("utf-8") for file in files)
-
-
-def _parsed(sources: Iterable[str]) -> dict[str, str]:
-    return dict(chain.from_iterable(_texts_of(source).items() for source in sources))
-
-
-@cache
-def _texts_of(source: str) -> Mapping[str, str]:
-    return _flat(tomllib.loads(source))
+    return texts(language).get(id) or texts(SOURCE).get(id)
 
 
 def _texts_of_rules(language: str) -> dict[str, str]:
     found: dict[str, str] = {}
-    for file in (Path(__file__).parent / _RULE_SENTENCES).glob("*.toml"):
-        for kind, sentences in tomllib.loads(file.read_text("utf-8")).items():
+    for file in _HERE.joinpath(_RULE_SENTENCES).glob("*.toml"):
+        for kind, sentences in tables_of(file).items():
             found |= {f"{_RULES}.{kind}.{name}": sentence[language] for name, sentence in sentences.items()}
     return found
 

@@ -33,20 +33,8 @@ TEXTS = {
 def catalogue(monkeypatch: pytest.MonkeyPatch) -> None:
     general = module.texts("en")["clauses"], module.texts("zh")["clauses"]
     monkeypatch.setattr(
-        module,
-        "texts_of_room",
-        lambda _room, language: TEXTS[language] | {"clauses": general[language == "zh"]},
+        module, "texts", lambda language: TEXTS[language] | {"clauses": general[language == "zh"]}
     )
-
-
-@pytest.mark.parametrize("language", module.LANGUAGES)
-def test_each_text_is_found_by_the_first_word_of_its_id(
-    language: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.undo()
-    known = module.texts(language)
-    rooms = {id_: id_.partition(".")[0] for id_ in known}
-    assert {id_: module.texts_of_room(room, language).get(id_) for id_, room in rooms.items()} == known
 
 
 @pytest.mark.parametrize(
