@@ -19,7 +19,7 @@ RUN python -m venv /opt/firstdrift \
  && /opt/firstdrift/bin/python requirements/install.py ${TORCH}
 COPY . .
 RUN /opt/firstdrift/bin/pip install --no-deps --no-build-isolation . \
- && /opt/firstdrift/bin/python -m firstdrift.tables \
+ && /opt/firstdrift/bin/python -I -m firstdrift.tables \
  && /opt/firstdrift/bin/pip check
 
 FROM ${BASE}

@@ -10,7 +10,8 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from functools import lru_cache
 from math import prod
-from pathlib import Path, PurePath
+from os.path import splitext
+from pathlib import Path
 from typing import Any, Final
 
 from msgspec import Struct
@@ -128,7 +129,7 @@ class RecordReader(Struct):
             named = {"name": repr(data_name), "folder": DATA_FOLDER}
             problems.append(Message.of("dumps.record.no_file_name", **named))
             return None
-        container = _CONTAINERS.get(PurePath(data_name).suffix)
+        container = _CONTAINERS.get(splitext(data_name)[1])  # noqa: PTH122 (a Path takes ten times as long)
         if container is None:
             problems.append(Message.of("dumps.record.other_file", file=data_name))
             return None
@@ -231,7 +232,7 @@ def _number(value: object) -> float | None:
 
 
 def _is_file_name(name: str) -> bool:
-    return name not in {"", ".", ".."} and not any(mark in name for mark in ("/", "\\", "\0"))
+    return name not in {"", ".", ".."} and not ("/" in name or "\\" in name or "\0" in name)
 
 
 def _describe(value: object) -> str:

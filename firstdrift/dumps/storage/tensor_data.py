@@ -6,6 +6,7 @@ records_of_file(file, ...)  its tensors as those of a node, or why they cannot b
 """
 
 import struct
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, cast
@@ -157,7 +158,12 @@ def looks_like(file: Path, container: str) -> bool:
 def _container(file: Path, name: str) -> _Container:
     if name not in _CONTAINERS:
         raise TensorUnreadableError(Message.of("dumps.file.unknown_layout", layout=repr(name)), path=file)
-    return cast("_Container", import_module(f"firstdrift.dumps.containers.{_CONTAINERS[name]}"))
+    return _module(_CONTAINERS[name])
+
+
+@cache
+def _module(name: str) -> _Container:
+    return cast("_Container", import_module(f"firstdrift.dumps.containers.{name}"))
 
 
 NO_TENSOR = Message.of("dumps.file.no_tensor")
