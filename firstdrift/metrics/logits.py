@@ -126,7 +126,8 @@ def _margin(logits: Floats, best: Places) -> float:
 
 
 def _local_error(golden: Floats, target: Floats, golden_best: Places, target_best: Places) -> float:
-    near = np.setdiff1d(np.union1d(golden_best, target_best), (golden_best[0], target_best[0]))
+    others = {*golden_best.tolist(), *target_best.tolist()} - {int(golden_best[0]), int(target_best[0])}
+    near = np.array(sorted(others), np.intp)
     differences = target[near] - golden[near]
     differences = differences[np.isfinite(differences)]
     if not differences.size:

@@ -9,7 +9,6 @@ Numbers that nobody moves, such as those of ties, are in `fixed_thresholds.py`.
 
 import math
 from collections.abc import Iterable, Mapping
-from difflib import get_close_matches
 from typing import Final, NamedTuple
 
 from msgspec import Struct
@@ -209,6 +208,8 @@ def thresholds_of_words(words: Iterable[str]) -> Thresholds:
 
 def _value(name: str, text: str | float) -> float:
     if name not in ABOUT:
+        from difflib import get_close_matches
+
         near = tuple(get_close_matches(name, ABOUT, n=3))
         hint = Message.of("thresholds.hint.all", names=tuple(ABOUT))
         if near:

@@ -12,7 +12,7 @@ The pickles are read, not run (`tensor_pickle`).
 import struct
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -60,7 +60,7 @@ billions takes a minute and more to be compared with another, and tells nothing 
 """
 
 
-class _Storage(NamedTuple):
+class _Storage(Struct, frozen=True, gc=False):
     """The bytes of a storage in the file; crc32 is 0 where it is unknown."""
 
     start: int
@@ -98,7 +98,8 @@ def described(contents: Contents) -> object:
         DamagedError: nobody can tell.
     """
     if _is_zipped(contents):
-        return unpickle(_zipped_pickle(contents, stored_members(contents)), 0).value
+        members = stored_members(contents)
+        return unpickle(_zipped_pickle(contents, members, _top(members)), 0).value
     return _legacy_value(contents).value
 
 
@@ -127,10 +128,12 @@ def _open_zip(contents: Contents) -> _SavedFile:
 
     def find_storage(key: str) -> _Storage | None:
         member = members.get(b"%s/data/%s" % (top, key.encode()))
-        return member and _Storage(member_start(contents, member), member.size, member.crc32)
+        if member is None:
+            return None
+        return _Storage(member_start(contents, member), member.size, member.crc32)
 
-    layouts = tensor_layouts(_zipped_pickle(contents, members))
-    is_big_endian = _small_member(contents, members, b"byteorder") == b"big"
+    layouts = tensor_layouts(_zipped_pickle(contents, members, top))
+    is_big_endian = _small_member(contents, members.get(b"%s/byteorder" % top)) == b"big"
     return _SavedFile(contents, layouts, find_storage, is_big_endian)
 
 
@@ -138,8 +141,7 @@ def _top(members: Mapping[bytes, Member]) -> bytes:
     return next(iter(members), b"").partition(b"/")[0]
 
 
-def _small_member(contents: Contents, members: Mapping[bytes, Member], name: bytes) -> bytes | None:
-    member = members.get(b"%s/%s" % (_top(members), name))
+def _small_member(contents: Contents, member: Member | None) -> bytes | None:
     if member is None:
         return None
     if member.size > _LARGEST_PICKLE:
@@ -148,8 +150,8 @@ def _small_member(contents: Contents, members: Mapping[bytes, Member], name: byt
     return contents[start : start + member.size]
 
 
-def _zipped_pickle(contents: Contents, members: Mapping[bytes, Member]) -> bytes:
-    pickle = _small_member(contents, members, b"data.pkl")
+def _zipped_pickle(contents: Contents, members: Mapping[bytes, Member], top: bytes) -> bytes:
+    pickle = _small_member(contents, members.get(b"%s/data.pkl" % top))
     if pickle is None:
         raise DamagedError(Message.of("dumps.pt.no_pickle"))
     return pickle

@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import lru_cache
 from math import prod
+from operator import mul
 from typing import Any, NamedTuple
 
 from msgspec import Struct
@@ -68,8 +69,8 @@ class TensorLayout(Struct, frozen=True):
     @property
     def reach(self) -> int:
         """Over how many elements of its storage it reaches, from its first to its last."""
-        steps = zip(self.sizes, self.strides, strict=True)
-        return 1 + sum((length - 1) * stride for length, stride in steps)
+        behind_last: int = sum(map(mul, self.sizes, self.strides))
+        return 1 + behind_last - sum(self.strides)
 
     @property
     def is_contiguous(self) -> bool:

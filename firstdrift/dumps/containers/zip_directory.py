@@ -8,7 +8,8 @@ it every archive that would unpack to more than the file itself.
 """
 
 import struct
-from typing import NamedTuple
+
+from msgspec import Struct
 
 from firstdrift.dumps.containers.contents import Contents, DamagedError, unpack
 from firstdrift.wording.message import Message
@@ -26,7 +27,7 @@ _IN_ZIP64_FIELD = 0xFFFFFFFF
 _DAMAGED = Message.of("dumps.zip.damaged")
 
 
-class Member(NamedTuple):
+class Member(Struct, frozen=True, gc=False):
     """One file inside the zip: where its local header begins, its size, its CRC-32 (0: unknown)."""
 
     header: int
