@@ -45,8 +45,6 @@ _BESIDE_A_SCALAR: Final = frozenset({"type", "Max", "Min", "Mean", "Norm"})
 """Where ranks were merged, a value that is no tensor has statistics too, which say no more than it does."""
 
 _WHOLE: Final = frozenset({int})
-_REAL: Final = frozenset({float})
-_STATISTICS: Final = ("Max", "Min", "Mean", "Norm")
 
 _MERGED_TRUTH: Final[dict[object, float]] = {"True": 1.0, "False": 0.0}
 """Statistics of booleans as they are written where ranks were merged."""
@@ -79,11 +77,15 @@ class RecordReader(Struct):
         """Return inputs, outputs and parameters of a module or an operator call; say what is malformed."""
         found: list[TensorRecord] = []
         for section, values in _parts(record, problems):
-            if (role := _ROLES.get(section)) is not None:
-                for key, value in _values(section, values, problems):
+            role = _ROLES.get(section)
+            if role is None:
+                problems += _unknown_part(section)
+            elif isinstance(values, (list, dict)):
+                for key, value in items_of(values):
                     self._collect(role, key, value, found)
-            elif section not in _NOTES:
-                problems.append(Message.of("dumps.record.unknown_part", part=repr(section)))
+            elif values is not None:
+                without = {"part": section, "recorded": _describe(values)}
+                problems.append(Message.of("dumps.record.no_values", **without))
         return with_distinct_keys(found)
 
     def gradients_of(self, record: object, problems: list[Message]) -> tuple[TensorRecord, ...]:
@@ -162,12 +164,8 @@ def _parts(record: object, problems: list[Message]) -> Iterable[tuple[str, objec
     return ()
 
 
-def _values(section: str, values: object, problems: list[Message]) -> Iterable[tuple[str, object]]:
-    if isinstance(values, (list, dict)):
-        return items_of(values)
-    if values is not None:
-        problems.append(Message.of("dumps.record.no_values", part=section, recorded=_describe(values)))
-    return ()
+def _unknown_part(section: str) -> list[Message]:
+    return [] if section in _NOTES else [Message.of("dumps.record.unknown_part", part=repr(section))]
 
 
 def _dtype(recorded: object, problems: list[Message]) -> str:
@@ -209,9 +207,10 @@ def _are_sizes(numbers: tuple[int, ...]) -> bool:
 
 
 def _statistics(leaf: Mapping[str, Any], problems: list[Message]) -> Statistics | None:
-    recorded = tuple(map(leaf.get, _STATISTICS))
-    if _REAL.issuperset(map(type, recorded)):
-        return Statistics(*recorded)
+    read = leaf.get
+    recorded = maximum, minimum, mean, norm = read("Max"), read("Min"), read("Mean"), read("Norm")
+    if type(maximum) is type(minimum) is type(mean) is type(norm) is float:
+        return Statistics(maximum, minimum, mean, norm)
     if recorded == (None, None, None, None):
         return None
     try:
