@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from firstdrift.matching.manual.edits import MatchSetFile
 
 
+_kept: "list[Report]" = []
+"""What was compared last, until the process ends: to take it apart bit by bit would take time for nothing."""
+
 _PATH = click.Path(path_type=Path)
 _FILE = click.Path(path_type=Path, dir_okay=False)
 
@@ -167,6 +170,7 @@ def compare(ctx: click.Context, /, golden: Path, target: Path, **chosen: Any) ->
     additions = _additions(chosen["algorithms"], chosen["postprocess_file"])
     with progress_bar() as progress:
         report = run(golden, target, options, progress, baseline=chosen["baseline"], **additions)
+    _kept[:] = [report]
     _print(report, as_json=chosen["as_json"])
     write_files(report, chosen)
     ctx.exit(exit_status(report, chosen["fail_on"]))
