@@ -52,20 +52,26 @@ class Block(Struct):
 
 def blocks_of(dumped: Slice) -> dict[str, Block]:
     """Return the mixtures of experts of which weights were recorded, by their paths."""
-    nodes = [
-        node for node in dumped.nodes if not is_operator(node) and node.direction is not Direction.BACKWARD
-    ]
+    nodes = list(filter(_may_have_weights, dumped.nodes))
     blocks: dict[str, Block] = {}
     for node in nodes:
         if may_speak_of_experts(node.path):
             _enter_expert(blocks, node)
             _enter_stacks(blocks, node)
     for node in nodes if blocks else ():
-        for path, record in _router_weights(node):
-            block = next((blocks[around] for around in _paths_around(path) if around in blocks), None)
-            if block is not None:
-                block.router.setdefault(path.removeprefix(block.path), record)
+        _enter_router(blocks, node)
     return blocks
+
+
+def _may_have_weights(node: Node) -> bool:
+    return not is_operator(node) and node.direction is not Direction.BACKWARD
+
+
+def _enter_router(blocks: dict[str, Block], node: Node) -> None:
+    for path, record in _router_weights(node):
+        block = next(filter(None, map(blocks.get, _paths_around(path))), None)
+        if block is not None:
+            block.router.setdefault(path.removeprefix(block.path), record)
 
 
 def _enter_expert(blocks: dict[str, Block], node: Node) -> None:

@@ -11,7 +11,9 @@ tokens tell its rows where they were saved, else what the experts were given.
 import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import starmap
+from operator import itemgetter
 from statistics import median_low
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +21,7 @@ from msgspec import Struct
 
 from firstdrift.dumps.storage.tensor_data import load_tensor
 from firstdrift.errors import TensorUnreadableError
-from firstdrift.groups import known
+from firstdrift.groups import alone, known
 from firstdrift.matching.experts.blocks import Block, Weights, blocks_of
 from firstdrift.matching.experts.thresholds import (
     CLEARLY_NEARER,
@@ -93,13 +95,16 @@ def _partners(golden: Block, target: Block) -> dict[int, int]:
     numbers: tuple[Sequence[int], Sequence[int]] = sorted(golden.single), sorted(target.single)
     if not numbers[0] or not numbers[1]:
         distance, numbers = _of_stacked(golden, target), (range(golden.size), range(target.size))
-    if all(number in numbers[1] and distance(number, number) <= SAME_PARAMETER for number in numbers[0]):
+    if _are_in_place(*numbers, distance):
         return {}
     found = dict(_nearest(numbers[0][:MOST_FIRST], numbers[1], distance))
     if found:
         found |= _nearest(numbers[0][MOST_FIRST:], numbers[1], distance)
-    taken = list(found.values())
-    return {own: other for own, other in found.items() if taken.count(other) == 1}
+    return dict(alone(found.items(), itemgetter(1)).values())
+
+
+def _are_in_place(own: Iterable[int], others: Sequence[int], distance: Distance) -> bool:
+    return all(number in others and distance(number, number) <= SAME_PARAMETER for number in own)
 
 
 def _nearest(own: Iterable[int], others: Sequence[int], distance: Distance) -> Iterator[tuple[int, int]]:
@@ -206,11 +211,13 @@ def _is_router_moved(golden: "Array", target: "Array", order: Sequence[int]) -> 
 def _are_given_alike(golden: Block, target: Block, order: Sequence[int]) -> bool | None:
     """Tell whether experts are given what those in that order are; None if that is not told."""
     moved = [number for number in golden.given if order[number] != number]
-    by_order = [_given_apart(golden, target, number, order[number]) for number in moved]
-    by_number = [_given_apart(golden, target, number, number) for number in moved]
-    nearer = sum(one < other for one, other in zip(by_order, by_number, strict=True))
-    farther = sum(one > other for one, other in zip(by_order, by_number, strict=True))
-    return None if nearer == farther else nearer > farther
+    apart = partial(_given_apart, golden, target)
+    signs = [_sign(apart(number, number) - apart(number, order[number])) for number in moved]
+    return sum(signs) > 0 if sum(signs) else None
+
+
+def _sign(number: float) -> int:
+    return (number > 0) - (number < 0)
 
 
 def _norm_of(array: "Array") -> float:

@@ -124,29 +124,38 @@ def in_order(pairs: Iterable[TensorPair], tree: SliceTree, moved: Mapping[str, M
 def _beside(tree: SliceTree, moved: Mapping[str, Moved]) -> Iterator[tuple[int, tuple[int, ...]]]:
     """Yield the nodes in a block but in no expert, and the order of its experts."""
     for index in range(tree.root) if moved else ():
-        around = [tree.nodes[at] for at in (index, *tree.around(index))]
+        around = tree.nodes_at((index, *tree.around(index)))
         paths = [node.path for node in around if not is_operator(node)]
-        block = next((path for path in paths if path in moved), None)
-        if block is not None and not any(expert_of_block(path) or is_shared_expert(path) for path in paths):
-            yield index, moved[block].order
+        block = next(filter(None, map(moved.get, paths)), None)
+        if block is not None and not any(map(_is_in_expert, paths)):
+            yield index, block.order
+
+
+def _is_in_expert(path: str) -> bool:
+    return expert_of_block(path) is not None or is_shared_expert(path)
 
 
 def _seen(pair: TensorPair, node: Node, order: tuple[int, ...]) -> TensorPair:
     record = pair.target
-    if pair.joining is not None or not record.is_tensor or not record.shape or record.shards is not None:
+    if pair.joining is not None or not _may_be_seen(record):
         return pair
     axis = _axis_of_experts(record, node, len(order))
     if axis is not None:
-        steps = _along(axis, order)
-    elif not _may_number(record, len(order)):
+        return _in_view(pair, with_steps(record, *_along(axis, order)))
+    if not _may_number(record, len(order)):
         return pair
-    elif record.location is None:
+    if record.location is None:
         return replace(pair, incomparable=_NUMBERED)
-    else:
-        steps = (ViewStep(RENUMBERED, tuple(map(order.index, range(len(order))))),)
-        record = replace(record, statistics=None)
+    named = ViewStep(RENUMBERED, tuple(map(order.index, range(len(order)))))
+    return _in_view(pair, with_steps(replace(record, statistics=None), named))
+
+
+def _may_be_seen(record: TensorRecord) -> bool:
+    return record.is_tensor and bool(record.shape) and record.shards is None
+
+
+def _in_view(pair: TensorPair, seen: TensorRecord) -> TensorPair:
     said = (Message.of("matching.transform.experts_in_order"), *pair.transform)
-    seen = with_steps(record, *steps)
     return replace(pair, target=seen, transform=said, joining=None if seen.location is None else Joining.VIEW)
 
 
