@@ -151,8 +151,7 @@ def _value(
     norm = measured.golden_norm if side is measured.golden else abs(side.norm or 0.0)
     if not (math.isfinite(norm) and math.isfinite(largest)):
         return None
-    errors = None if holds_a_part(pair.golden) else measured.errors
-    return Value(
+    value = Value(
         key=pair.golden.key,
         size=side.size,
         norm=norm,
@@ -163,11 +162,17 @@ def _value(
         largest_error=max(largest_difference(measured), roundoff * largest),
         shape=pair.golden.shape or (),
         roundoff=evidence.pair_errors[index].roundoff,
-        is_exact=errors is not None,
-        relative=max(_relative_error(measured), roundoff) if errors is not None else math.inf,
-        drift=errors.sum_difference if errors is not None else math.inf,
         role=role,
     )
+    return value if holds_a_part(pair.golden) else _with_elements(value, measured, roundoff)
+
+
+def _with_elements(value: Value, measured: Measurement, roundoff: float) -> Value:
+    """Add what values alone tell of errors."""
+    if measured.errors is None:
+        return value
+    relative = max(_relative_error(measured), roundoff)
+    return replace(value, is_exact=True, relative=relative, drift=measured.errors.sum_difference)
 
 
 def _relative_error(measured: Measurement) -> float:
