@@ -37,7 +37,7 @@ from firstdrift.model.slice import Slice
 from firstdrift.parallel.slices import read_slice
 from firstdrift.wording.text import text_of
 
-_NUMBER: Final = re.compile(r"(?:layers|h|blocks)\.(\d+)(?:\.|$)")
+_NUMBER: Final = re.compile(r"(?:layers|h|blocks|block)\.(\d+)(?:\.|$)")
 _UNSURE: Final = frozenset({"activation", "whole"})
 """What is matched rightly or not at all: whether it does the same, the table does not know."""
 
@@ -73,7 +73,7 @@ def roles(dumped: Slice) -> dict[str, Key]:
         role = role_of(
             node.path,
             layer=_layer_around(node, paths),
-            has_four_norms="pre_feedforward_layernorm" in names,
+            has_four_norms="post_feedforward_layernorm" in names,
             gated=_is_gated(modules),
         )
         if role is not None:

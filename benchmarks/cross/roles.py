@@ -18,37 +18,48 @@ class Role(NamedTuple):
     parts: frozenset[str]
 
 
-_LAYER: Final = re.compile(r"(?:^|\.)(?:layers|h|blocks)\.(\d+)(?:\.|$)")
+_LAYER: Final = re.compile(r"(?:^|\.)(?:layers|h|blocks|block)\.(\d+)(?:\.|$)")
+_ATTENTION: Final = r"(self_attn|self_attention|attn|attention|layer\.0\.SelfAttention)"
+_MLP: Final = r"(mlp|layer\.1\.DenseReluDense)"
 
 _INSIDE: Final = (
-    (r"input_layernorm|ln_1|norm_1|sa_norm", "norm1"),
-    (r"(self_attn|self_attention|attn|attention)", "attention"),
-    (r"(self_attn|attn)\.q_proj", "q"),
-    (r"(self_attn|attn)\.k_proj", "k"),
-    (r"(self_attn|attn)\.v_proj", "v"),
-    (r"(self_attn|attn|self_attention)\.(qkv_proj|c_attn|linear_qkv|qkv)", "q+k+v"),
-    (r"(self_attn|attn|self_attention|attention)\.(o_proj|c_proj|linear_proj|proj|output_proj|dense)", "o"),
-    (r"(self_attn|attn|self_attention)\.(q_norm|norm_q|q_layernorm)", "q norm"),
-    (r"(self_attn|attn|self_attention)\.(k_norm|norm_k|k_layernorm)", "k norm"),
-    (r"pre_feedforward_layernorm|ln_2|norm_2|mlp_norm|pre_mlp_layernorm", "norm2"),
-    (r"post_attention_norm", "norm after attention"),
-    (r"post_feedforward_layernorm|post_mlp_norm", "norm after mlp"),
-    (r"mlp", "mlp"),
-    (r"mlp\.(gate_proj|fc_1|w1)", "gate"),
-    (r"mlp\.(up_proj|fc_2|w3)", "up"),
-    (r"mlp\.(gate_up_proj|linear_fc1)", "gate+up"),
-    (r"mlp\.(c_fc|fc)", "gate"),
-    (r"mlp\.(down_proj|w2|proj|c_proj|linear_fc2)", "down"),
-    (r"mlp\.(act_fn|act|activation)", "activation"),
+    (r"input_layernorm|ln_1|norm_1|sa_norm|ln_attn|layer_norm1|layer\.0\.layer_norm", "norm1"),
+    (_ATTENTION, "attention"),
+    (_ATTENTION + r"\.(q_proj|q)", "q"),
+    (_ATTENTION + r"\.(k_proj|k)", "k"),
+    (_ATTENTION + r"\.(v_proj|v)", "v"),
+    (_ATTENTION + r"\.(qkv_proj|c_attn|linear_qkv|qkv|query_key_value)", "q+k+v"),
+    (_ATTENTION + r"\.(o_proj|c_proj|linear_proj|proj|output_proj|out_proj|dense|o)", "o"),
+    (_ATTENTION + r"\.(q_norm|norm_q|q_layernorm)", "q norm"),
+    (_ATTENTION + r"\.(k_norm|norm_k|k_layernorm)", "k norm"),
+    (
+        r"pre_feedforward_layernorm|ln_2|norm_2|mlp_norm|pre_mlp_layernorm|ln_mlp|layer_norm2|layer\.1\.layer_norm",
+        "norm2",
+    ),
+    (r"post_attention_norm|sa_scale", "norm after attention"),
+    (r"post_feedforward_layernorm|post_mlp_norm|mlp_scale", "norm after mlp"),
+    (_MLP, "mlp"),
+    (_MLP + r"\.(gate_proj|fc_1|w1|wi_0)", "gate"),
+    (_MLP + r"\.(up_proj|fc_2|w3|wi_1)", "up"),
+    (_MLP + r"\.(gate_up_proj|linear_fc1)", "gate+up"),
+    (_MLP + r"\.(c_fc|fc|fc1|dense_h_to_4h)", "gate"),
+    (_MLP + r"\.(down_proj|w2|proj|c_proj|linear_fc2|fc2|dense_4h_to_h|wo)", "down"),
+    (_MLP + r"\.(act_fn|act|activation|activation_fn)", "activation"),
     (r"mlp\.(gate|router)", "router"),
     (r"mlp\.experts", "experts"),
     (r"", "layer"),
 )
 _OUTSIDE: Final = (
-    (r"(model\.|transformer\.)?(embed_tokens|wte|tok_embeddings)|embedding\.word_embeddings", "embedding"),
+    (
+        r"(\w+\.)?(embed_tokens|wte|tok_embeddings|embed_in|token_embedding|word_embeddings)|shared",
+        "embedding",
+    ),
     (r"(transformer\.)?wpe|embedding\.position_embeddings", "positions"),
-    (r"(model\.)?norm|transformer\.ln_f|decoder\.final_layernorm", "final norm"),
-    (r"lm_head|output_layer|output", "head"),
+    (
+        r"(model\.|encoder\.|gpt_neox\.|decoder\.)?(norm|final_layernorm|final_layer_norm|final_norm)|transformer\.ln_f",
+        "final norm",
+    ),
+    (r"lm_head|output_layer|output|embed_out", "head"),
     (r"", "whole"),
 )
 _GATED: Final = re.compile(r"gated|SiluAndMul|GeluAndMul", re.IGNORECASE)
