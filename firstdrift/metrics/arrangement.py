@@ -29,7 +29,7 @@ def best_arrangement(
 
     The order is None if the parts lie as they are; nothing is said where the values do not tell.
     """
-    first, second = finite(_rows(joined, axis)), finite(_rows(whole, axis))
+    first, second = finite(rows_along(joined, axis)), finite(rows_along(whole, axis))
     if first.shape != second.shape:
         return None, None
     least, chosen, how = (
@@ -44,7 +44,7 @@ def best_arrangement(
     return chosen, Message.of("metrics.arranged", how=how)
 
 
-def _rows(array: Array, axis: int) -> Array:
+def rows_along(array: Array, axis: int) -> Array:
     """View a tensor as rows that run along a dimension, the first ones of them."""
     bare = np.squeeze(array)
     if bare.ndim < 2:  # noqa: PLR2004

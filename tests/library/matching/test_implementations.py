@@ -458,6 +458,29 @@ def test_halves_of_heads_that_take_turns_are_found(heads: int, half: int, rows: 
     assert np.array_equal(rearranged(whole, array)[0], array)
 
 
+def test_the_longest_row_tells_the_order_where_the_first_is_rounding() -> None:
+    """The gradient of the first query: it attends to one key alone, and is zero but for rounding."""
+    dice = np.random.default_rng(7)
+    array, noise = dice.normal(size=(5, 16)), dice.normal(size=(2, 16))
+    whole = array.reshape(5, 2, 2, 4).swapaxes(2, 3).reshape(array.shape)
+    array[0], whole[0] = 1e-9 * noise
+    moved, said = rearranged(array, whole)
+    assert said is not None
+    assert np.allclose(moved, whole, atol=1e-8)
+
+
+def test_what_is_off_by_more_than_rounding_lies_as_its_weight_does() -> None:
+    """Of a coarse format, after some layers; what lies otherwise than its weight stays a difference."""
+    dice = np.random.default_rng(7)
+    weight, array = dice.normal(size=(16, 6)), dice.normal(size=(5, 16))
+    order = np.arange(16).reshape(2, 2, 4).swapaxes(1, 2).ravel()
+    witnesses = [weight, weight[order]]
+    coarse = array[:, order] + 0.03 * dice.normal(size=(5, 16))
+    assert np.array_equal(rearranged(array, coarse, lambda: witnesses)[0], array[:, order])
+    other = coarse[:, ::-1]
+    assert np.array_equal(rearranged(array, other, lambda: witnesses)[0], array)
+
+
 @settings(max_examples=30, deadline=None)
 @given(seed=some.integers(0, 999))
 def test_another_order_than_the_known_ones_stays_a_difference(seed: int) -> None:
