@@ -21,6 +21,7 @@ from firstdrift.matching.cross_framework.match import match_across_frameworks
 from firstdrift.matching.experts.seen_in_order import experts_in_order, leave_loops
 from firstdrift.matching.fused.find_fused import join_operators
 from firstdrift.matching.implementations.match import match_implementations
+from firstdrift.matching.implementations.without_module import without_module
 from firstdrift.matching.manual.apply_edits import apply_edits
 from firstdrift.matching.manual.apply_mapping import apply_mappings
 from firstdrift.matching.manual.edits import Edit
@@ -91,7 +92,7 @@ def _match_trees(work: Pairing) -> None:
         _follow_joins(work)
         _match_below(work)
         grown = _match_backward(work)
-        grown |= work.rules.structure and _match_around(work)
+        grown |= work.rules.structure and (_match_around(work) or _match_without_module(work))
         _match_below(work)
     _match_gradients(work)
     match_across_frameworks(work, late=True)
@@ -198,6 +199,14 @@ def _match_backward(work: Pairing) -> bool:
             work.fresh.clear()
     work.fresh += fresh
     return bool(fresh)
+
+
+def _match_without_module(work: Pairing) -> bool:
+    """Match operators that one of two implementations has in a module; tell whether any was found."""
+    found = list(without_module(work)) if work.are_other else []
+    for pair in filter(work.is_free, found):
+        work.add_sure(pair, Origin.STRUCTURE, work.evidence.reasons(*pair), AROUND)
+    return bool(found)
 
 
 def _match_around(work: Pairing) -> bool:

@@ -18,6 +18,7 @@ from firstdrift.matching.fused.joined_tensors import pair_experts, pair_joined
 from firstdrift.matching.fused.stacked_experts import pair_stacks
 from firstdrift.matching.implementations.boundaries import with_boundaries
 from firstdrift.matching.implementations.element_order import with_order_of_layers
+from firstdrift.matching.implementations.handed_on import add_handed_on
 from firstdrift.matching.implementations.pair_tensors import Pairer, pairer_of, with_views
 from firstdrift.matching.implementations.token_order import as_recorded as left_as_recorded
 from firstdrift.matching.implementations.token_order import by_sequence, say_order, turned_batch
@@ -50,6 +51,7 @@ def write_plan(golden: Slice, target: Slice, work: Pairing, notes: Messages) -> 
     tensors = TensorPairing()
     matches = _pair_seen(work, golden, target, tensors)
     inferred = add_inferred(work, matches, tensors)
+    handed = add_handed_on(work, matches, tensors)
     stacked = pair_stacks(golden.nodes, target.nodes, matches, tensors)
     pair_inner_weights(golden.nodes, target.nodes, matches, tensors)
     add_operands(matches, (work.golden, work.target), work.lines)
@@ -59,8 +61,8 @@ def write_plan(golden: Slice, target: Slice, work: Pairing, notes: Messages) -> 
         target=target.listing,
         matches=tuple(matches),
         pairs=tuple(with_witnesses(settle_shards(list(map(lay_alike, pairs)), target.nodes))),
-        unmatched_golden=_unmatched(golden, work.partners.keys() | inferred[0], stacked[0]),
-        unmatched_target=_unmatched(target, work.found.keys() | inferred[1], stacked[1]),
+        unmatched_golden=_unmatched(golden, work.partners.keys() | inferred[0] | handed[0], stacked[0]),
+        unmatched_target=_unmatched(target, work.found.keys() | inferred[1] | handed[1], stacked[1]),
         unmatched_golden_tensors=tuple(map(_as_recorded, tensors.unmatched_golden)),
         unmatched_target_tensors=tuple(map(_as_recorded, tensors.unmatched_target)),
     )

@@ -9,7 +9,7 @@ a module gives lies as its weight does: an order that brings its weights no near
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from itertools import starmap
+from itertools import product, starmap
 from typing import Final
 
 import numpy as np
@@ -57,15 +57,16 @@ def rearranged(
 
 
 def _as_the_weight(array: Array, whole: Array, witnesses: Sequence[Array]) -> tuple[Array, Message | None]:
-    """Return what a module gives in the order of the rows of its weight, if that brings the two nearer.
+    """Return what a module gives, or takes, in the order of its weight, if that brings the two nearer.
 
     Its values differ by more than rounding, as those of a coarse format do after some layers.
     """
-    for golden, target in zip(witnesses[::2], witnesses[1::2], strict=True):
-        if np.squeeze(golden).shape == np.squeeze(target).shape:
-            order, how = _order(golden, target, 0)
-            if order is not None and _brings_nearer(order, array, whole, axis=-1):
-                return _moved(array, order, -1), how
+    pairs = zip(witnesses[::2], witnesses[1::2], strict=True)
+    for (golden, target), axis in product(pairs, (0, -1)):
+        alike = np.squeeze(golden).shape == np.squeeze(target).shape
+        order, how = _order(golden, target, axis) if alike else (None, None)
+        if order is not None and _brings_nearer(order, array, whole, axis=-1):
+            return _moved(array, order, -1), how
     return array, None
 
 

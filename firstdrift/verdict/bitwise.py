@@ -84,7 +84,7 @@ def _in_order(evidence: Evidence) -> list[int]:
 
 def _moment(evidence: Evidence, began: Sequence[int], at: int) -> _Moment:
     row, pair = evidence.row_of(at), evidence.plan.pairs[at]
-    given = _GIVEN.get(pair.target.role)
+    given = _GIVEN.get(pair.role)
     key = natural_key(pair.target.key), pair.golden_node
     if given is None:
         return holds_gradients(row), row.order, 1, -row.depth, 0, *key
@@ -118,7 +118,7 @@ def _is_given_equals(evidence: Evidence, judged: SliceJudgement, row: int) -> bo
     given = [
         judged.pairs[at].verdict
         for at in evidence.errors[row].pairs
-        if evidence.plan.pairs[at].target.role in _GIVEN
+        if evidence.plan.pairs[at].role in _GIVEN
     ]
     return bool(given) and set(given) == {Verdict.PASS}
 

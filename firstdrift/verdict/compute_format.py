@@ -87,7 +87,7 @@ def stored_roundoff(plan: SlicePlan, measurements: Sequence[Measurement]) -> flo
     known = [
         measured.stored_roundoff
         for pair, measured in zip(plan.pairs, measurements, strict=True)
-        if measured.stored_roundoff is not None and pair.target.role is Role.OUTPUT
+        if measured.stored_roundoff is not None and pair.role is Role.OUTPUT
     ]
     coarse = sorted(filter(None, known))
     return coarse[len(coarse) // 2] if 2 * len(coarse) > len(known) else 0.0

@@ -159,7 +159,7 @@ class Evidence:
     @cached_property
     def gradient_norm(self) -> float:
         """The largest norm that a parameter's gradient has in the golden run."""
-        gradients = (at for at, pair in enumerate(self.plan.pairs) if pair.target.role is GRADIENT)
+        gradients = (at for at, pair in enumerate(self.plan.pairs) if pair.role is GRADIENT)
         norms = (self.measurements[at].golden_norm for at in gradients)
         return max(filter(math.isfinite, norms), default=0.0)
 
@@ -194,7 +194,7 @@ class Evidence:
             at
             for error in self.errors
             for at in error.parameters
-            if (pair := self.plan.pairs[at]).target.role is not PARAMETER
+            if (pair := self.plan.pairs[at]).role is not PARAMETER
             and fingerprint(pair.golden, pair.target) not in own
         )
 
@@ -204,11 +204,11 @@ class Evidence:
 
     @cached_property
     def _has_parameters(self) -> bool:
-        return any(pair.target.role is PARAMETER for pair in self.plan.pairs)
+        return any(pair.role is PARAMETER for pair in self.plan.pairs)
 
     @cached_property
     def _made_values(self) -> frozenset[tuple[object, ...] | int]:
-        outputs = (at for at, pair in enumerate(self.plan.pairs) if pair.target.role is OUTPUT)
+        outputs = (at for at, pair in enumerate(self.plan.pairs) if pair.role is OUTPUT)
         return frozenset(map(self._value, outputs))
 
     @cached_property
@@ -245,7 +245,7 @@ class Evidence:
 
     def pairs_of(self, error: RowErrors, role: Role) -> Iterator[int]:
         """Go through the pairs of a row that the dump gives a role."""
-        return (at for at in error.pairs if self.plan.pairs[at].target.role is role)
+        return (at for at in error.pairs if self.plan.pairs[at].role is role)
 
     def forward_partner(self, row: TreeRow) -> RowErrors | None:
         """Return the errors of the forward pass of a backward row."""

@@ -56,7 +56,7 @@ def input_difference(evidence: Evidence, classification: Classification) -> Inpu
 def _reason(evidence: Evidence, row: TreeRow, index: int) -> Message:
     pair = evidence.plan.pairs[index]
     tensor, node = pair.target.label, row.label
-    if pair.target.role is Role.OUTPUT:
+    if pair.role is Role.OUTPUT:
         golden, target = pair.golden.shape or (), pair.target.shape or ()
         if golden == target:
             return Message.of("input.other_rows", tensor=tensor, node=node)

@@ -15,7 +15,7 @@ def last_output(evidence: Evidence) -> int | None:
     outputs = (
         (index in evidence.logits, evidence.row_of(index).kind is not API, index)
         for index, pair in enumerate(evidence.plan.pairs)
-        if pair.target.role is OUTPUT and _is_compared_forward(evidence, index)
+        if pair.role is OUTPUT and _is_compared_forward(evidence, index)
     )
     is_token = evidence.plan.target.coordinates.token is not None
     ranked = (

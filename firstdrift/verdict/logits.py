@@ -9,7 +9,7 @@ def is_file_of_logits(pair: TensorPair) -> bool:
     """Tell whether a tensor that has no name lies in a file, or folder, that is named after the head."""
     files = (record.location.file for record in (pair.golden, pair.target) if record.location is not None)
     return (
-        pair.target.role is OUTPUT
+        pair.role is OUTPUT
         and is_floating(pair.target.dtype)
         and len(pair.target.shape or ()) > 0
         and "." not in pair.target_node
@@ -20,7 +20,7 @@ def is_file_of_logits(pair: TensorPair) -> bool:
 def is_logits(pair: TensorPair) -> bool:
     """Tell whether a pair holds logits: a floating output, with a vocabulary dimension, of the head."""
     return (
-        pair.target.role is OUTPUT
+        pair.role is OUTPUT
         and is_floating(pair.target.dtype)
         and len(pair.target.shape or ()) > 1
         and ".backward" not in pair.target_node

@@ -53,7 +53,7 @@ def _hidden_size(plan: SlicePlan, row: TreeRow) -> tuple[int, int] | None:
     if not is_embedding(row) or row.direction is Direction.BACKWARD:
         return None
     for pair in plan.pairs:
-        if pair.match == row.match and pair.target.role is Role.OUTPUT:
+        if pair.match == row.match and pair.role is Role.OUTPUT:
             golden, target = pair.golden.shape, pair.target.shape
             if golden and target and len(golden) > 1:
                 return golden[-1], target[-1]

@@ -123,7 +123,7 @@ def _parameter_error(case: Case, pair: int) -> float:
 def evidence_pairs(evidence: Evidence, error: RowErrors, *roles: Role) -> list[int]:
     """Return the pairs of a row that the dump gives one of some roles, in the order of their keys."""
     keys = {at: evidence.plan.pairs[at].golden.key for role in roles for at in evidence.pairs_of(error, role)}
-    roles_of = {at: roles.index(evidence.plan.pairs[at].target.role) for at in keys}
+    roles_of = {at: roles.index(evidence.plan.pairs[at].role) for at in keys}
     return sorted(keys, key=lambda at: (roles_of[at], len(keys[at]), keys[at]))
 
 

@@ -75,7 +75,7 @@ def may_be_scores(pair: TensorPair) -> bool:
     """Tell whether experts may be chosen by a tensor: a floating output of what is named as a router."""
     shape = pair.target.shape or ()
     return (
-        pair.target.role is Role.OUTPUT
+        pair.role is Role.OUTPUT
         and len(shape) > 1
         and 1 < shape[-1] <= MOST_EXPERTS.value
         and is_floating(pair.target.dtype)
@@ -167,7 +167,7 @@ class _Search:
     def by_numbers(self) -> Iterator[Choice]:
         """Yield the choices that whole numbers show: the chosen ones, or how many rows each was given."""
         for index, pair, row in self.pairs:
-            if pair.target.role is not Role.OUTPUT or not pair.target.is_tensor or pair.incomparable:
+            if pair.role is not Role.OUTPUT or not pair.target.is_tensor or pair.incomparable:
                 continue
             if is_floating(pair.target.dtype) or self.measurements[index].equal is not False:
                 continue
@@ -386,7 +386,7 @@ class Excuse(Struct, frozen=True):
 def excuse(choices: Sequence[Choice], row: TreeRow, pair: TensorPair, measured: Measurement) -> Excuse:
     """Say what choices that were made before a row excuse in one of its pairs."""
     before = [choice for choice in choices if choice.order < row.order]
-    if not before or row.direction is Direction.BACKWARD or pair.target.role is Role.GRADIENT:
+    if not before or row.direction is Direction.BACKWARD or pair.role is Role.GRADIENT:
         return Excuse()
     own = next((choice for choice in reversed(before) if choice.holds(row.index)), None)
     if any(choice.swapped is None for choice in before):

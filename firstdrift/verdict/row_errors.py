@@ -132,9 +132,9 @@ def _excused(
     row.is_by_number |= known.is_by_number
     if error.value is None or error.discrete:
         return error
-    if pair.target.role is INPUT:
+    if pair.role is INPUT:
         row.whole_input = max(row.whole_input, error.value)
-    elif pair.target.role is OUTPUT:
+    elif pair.role is OUTPUT:
         row.whole_output = max(row.whole_output, error.value)
     if not known.left_out or measured.by_row is None:
         return error
@@ -161,7 +161,7 @@ def _look_at_the_number_of_ids(row: TreeRow, error: RowErrors, plan: SlicePlan) 
 def _complete(row: RowErrors, plan: SlicePlan, errors: Sequence[PairError]) -> None:
     differs = row.scalar_pair is not None or row.integer_input_pair is not None
     row.exact_inputs = row.input == 0.0 and not (differs or row.unsure)
-    outputs = [index for index in row.pairs if plan.pairs[index].target.role is OUTPUT]
+    outputs = [index for index in row.pairs if plan.pairs[index].role is OUTPUT]
     if not any(errors[index].discrete for index in outputs):
         return
     for index in outputs:
@@ -173,7 +173,7 @@ def _complete(row: RowErrors, plan: SlicePlan, errors: Sequence[PairError]) -> N
 
 def role_of(pair: TensorPair, row: TreeRow, parameters: frozenset[tuple[object, ...]]) -> Role:
     """Return the role of a pair, an operator's weights being parameters."""
-    role = pair.target.role if row.target else pair.golden.role
+    role = pair.role
     if role is not INPUT or row.kind != "api" or row.direction == "backward":
         return role
     key = pair.target.key
@@ -186,7 +186,7 @@ def role_of(pair: TensorPair, row: TreeRow, parameters: frozenset[tuple[object, 
 
 def is_gradient_of_parameter(pair: TensorPair, row: TreeRow) -> bool:
     """Tell whether an output of a backward operator is the gradient of a parameter."""
-    if row.kind != "api" or row.direction != "backward" or pair.target.role is not OUTPUT:
+    if row.kind != "api" or row.direction != "backward" or pair.role is not OUTPUT:
         return False
     return pair.target.key in parameter_positions(last_part(row.type_name))
 

@@ -7,6 +7,7 @@ from typing import TypeAlias
 
 from firstdrift.matching.plan import TensorPair
 from firstdrift.metrics.measurement import RankError
+from firstdrift.model.names import parse_name
 from firstdrift.model.node import NodeKind
 from firstdrift.model.tensor import Role
 from firstdrift.verdict.case import excess_of_parameter
@@ -136,7 +137,7 @@ def _names_of_part(evidence: Evidence, row: TreeRow, pair: TensorPair, part: str
     golden, target, module = _names_of_row(evidence, row, pair)
     if pair.golden_parts:
         return part, target, module
-    own = next((other.path for other in evidence.rows if other.target == (part,)), None)
+    own = _module_of_part(evidence, row, part)
     return golden, part, own or (module and _moved(module, target, part))
 
 
@@ -146,6 +147,15 @@ def _names_of_whole(evidence: Evidence, row: TreeRow, pair: TensorPair) -> Names
     if pair.golden_parts:
         return parts, pair.target_node, row.path
     return pair.golden_node, parts, None if row.parent is None else evidence.rows[row.parent].path
+
+
+def _module_of_part(evidence: Evidence, row: TreeRow, part: str) -> str | None:
+    """Return the path of one of several target nodes, or of the module around one of several operators."""
+    alone = next((other.path for other in evidence.rows if other.target == (part,)), None)
+    around = evidence.rows[row.parent].target if row.parent is not None else ()
+    if alone or row.kind is not NodeKind.API or len(around) != len(row.target) or part not in row.target:
+        return alone
+    return parse_name(around[row.target.index(part)]).path
 
 
 def _moved(path: str, name: str, other: str) -> str:
@@ -161,7 +171,7 @@ def _owner(evidence: Evidence, pair: TensorPair) -> str | None:
 
     A dump without a model tree does not say which module an operator ran in; its weights do.
     """
-    if pair.target.role is not Role.INPUT:
+    if pair.role is not Role.INPUT:
         return None
     wanted = fingerprint(pair.golden, pair.target)
     owners = (

@@ -97,7 +97,7 @@ def _judge_record(
     alone = operator in _OUTPUTS_JUDGED_ALONE
     of_row = _digest_reasons if kind is MeasurementKind.DIGEST else _row_reasons
     for item in items:
-        if not alone or item.pair.target.role is Role.OUTPUT:
+        if not alone or item.pair.role is Role.OUTPUT:
             reasons[item.place] += of_row(item)
     if not alone and kind is not MeasurementKind.DIGEST:
         _record_reasons(items, kind, reasons, limits)
@@ -152,7 +152,7 @@ def _has_other_requires_grad(item: _Item) -> bool:
 
 def _has_other_scalar(item: _Item) -> bool:
     are_scalars = not item.pair.target.is_tensor and not item.pair.golden.is_tensor
-    return are_scalars and item.measured.equal is False and item.pair.target.role is not Role.OUTPUT
+    return are_scalars and item.measured.equal is False and item.pair.role is not Role.OUTPUT
 
 
 def _has_other_dtype(item: _Item) -> bool:
@@ -186,8 +186,8 @@ def _bad_extreme(side: SideSummary | None) -> bool:
 def _record_reasons(
     items: Sequence[_Item], kind: MeasurementKind, reasons: _Reasons, limits: Thresholds
 ) -> None:
-    outputs = [item for item in items if item.pair.target.role is Role.OUTPUT]
-    inputs = [item for item in items if item.pair.target.role is not Role.OUTPUT]
+    outputs = [item for item in items if item.pair.role is Role.OUTPUT]
+    inputs = [item for item in items if item.pair.role is not Role.OUTPUT]
     if not outputs:
         return
     if kind is MeasurementKind.STATISTICS:
@@ -290,7 +290,7 @@ def _by_limits(
         return PairJudgement(Verdict.INCOMPARABLE, None, (why_incomparable(pair, measured),))
     if error.non_finite:
         return PairJudgement(Verdict.ERROR, error.value, (Message.of("pair.non_finite"),))
-    if pair.target.role is not Role.OUTPUT or measured.errors is None or error.discrete:
+    if pair.role is not Role.OUTPUT or measured.errors is None or error.discrete:
         return PairJudgement(Verdict.PASS, error.value)
     reasons = []
     cosine = measured.errors.cosine_similarity

@@ -4,8 +4,8 @@ golden   embedding (scaled inside)  ──────────────�
 target   embedding  ── x sqrt(width), in the code ─▶  norm
 
 The golden output is what the norm is given, the norms are given the same, and the target's embedding gives
-something else: the two outputs are not one quantity, and their difference is no fault. A fault that is
-carried on changes what the norm is given.
+something else: the two outputs are not one quantity, and their difference is no fault, nor is that of their
+gradients. A fault that is carried on changes what the norm is given.
 
 golden   norm: (1 + weight) x     target   norm: weight x
 
@@ -13,7 +13,7 @@ So it is with a weight: two modules that give the same with others keep them in 
 is looked up, some rows may not have been asked for.
 """
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Final, TypeAlias
 
 from msgspec.structs import replace
@@ -23,11 +23,13 @@ from firstdrift.matching.implementations.thresholds import OTHER_FORM, TIMES_NEA
 from firstdrift.matching.plan import TensorPair
 from firstdrift.matching.structure.statistics_similarity import value_distance, value_key
 from firstdrift.matching.tensors import BY_MAPPING
+from firstdrift.model.names import with_direction
 from firstdrift.model.tensor import Role, is_floating
 from firstdrift.wording.message import Message
 
 _Takers: TypeAlias = Mapping[Hashable, Sequence[TensorPair]]
 """Inputs by what tells their values."""
+_Place: TypeAlias = tuple[str, str, str, str]
 _OTHER_QUANTITY: Final = "matching.incomparable.other_quantity"
 MADE_OTHERWISE: Final = Message.of("matching.incomparable.made_otherwise")
 IN_OTHER_FORM: Final = Message.of("matching.incomparable.other_form")
@@ -47,18 +49,47 @@ def with_boundaries(pairs: Sequence[TensorPair]) -> list[TensorPair]:
     for takers in (of_golden, of_target):
         takers.pop(None, None)
     given = grouped(filter(_tells_of_weights, pairs), lambda pair: pair.match)
+    said = [_why_apart(pair, given, of_golden, of_target) for pair in pairs]
+    outputs = _outputs_apart(zip(pairs, said, strict=True))
     return [
-        pair
-        if BY_MAPPING in pair.transform or (why := _why_apart(pair, given, of_golden, of_target)) is None
-        else replace(pair, incomparable=why, joining=None, golden_parts=(), target_parts=())
-        for pair in pairs
+        pair if (apart := why or _of_gradient(pair, outputs)) is None else _kept_apart(pair, apart)
+        for pair, why in zip(pairs, said, strict=True)
     ]
+
+
+def _outputs_apart(said: Iterable[tuple[TensorPair, Message | None]]) -> dict[_Place, Message]:
+    """Return why outputs are not one quantity, by where they are."""
+    outputs = ((pair, why) for pair, why in said if pair.golden.role is Role.OUTPUT)
+    return {_place(pair, _names(pair)): why for pair, why in outputs if why is not None}
+
+
+def _kept_apart(pair: TensorPair, why: Message) -> TensorPair:
+    return replace(pair, incomparable=why, joining=None, golden_parts=(), target_parts=())
+
+
+def _of_gradient(pair: TensorPair, outputs: Mapping[_Place, Message]) -> Message | None:
+    """Say why two gradients are not one quantity: those of outputs that are not."""
+    names = with_direction(pair.golden_node, "forward"), with_direction(pair.target_node, "forward")
+    if pair.golden.role is not Role.INPUT or names == _names(pair) or BY_MAPPING in pair.transform:
+        return None
+    return outputs.get(_place(pair, names))
+
+
+def _names(pair: TensorPair) -> tuple[str, str]:
+    return pair.golden_node, pair.target_node
+
+
+def _place(pair: TensorPair, names: tuple[str, str]) -> _Place:
+    """Return where two nodes have two outputs, or, in the backward pass, the gradients of these."""
+    return *names, pair.golden.key, pair.target.key
 
 
 def _why_apart(
     pair: TensorPair, given: Mapping[int, Sequence[TensorPair]], of_golden: _Takers, of_target: _Takers
 ) -> Message | None:
     """Say why two tensors are not one quantity; `given` has by match what tells of weights."""
+    if BY_MAPPING in pair.transform:
+        return None
     if _is_in_other_form(pair, given.get(pair.match, ())):
         return IN_OTHER_FORM
     taker = _contradicting(pair, of_golden, of_target)

@@ -1,6 +1,7 @@
 """A model of transformers against the same written otherwise.
 
-`tests/interop/write_other_implementations.py` has written the pairs.
+`tests/interop/write_other_implementations.py` has written the pairs, and those with litgpt and
+torchtune `write_litgpt_and_torchtune.py` beside it.
 
 What operators do inside a module is the affair of each implementation: other order of sums, complex
 rotation, functions for modules. Only what works on the same quantities is compared.
@@ -13,6 +14,7 @@ import pytest
 
 from firstdrift import Report, compare
 from firstdrift.comparison.exit_status import exit_status
+from firstdrift.matching.implementations.boundaries import is_other_quantity
 from firstdrift.matching.plan import Joining
 from firstdrift.verdict.judgement import NodeClass
 
@@ -41,6 +43,8 @@ def answer(unpacked: Callable[[str], Path]) -> Callable[[str], Report]:
         "resnet_healthy",
         "vit_healthy",
         "vit_joined",
+        "litgpt_gemma2_trained",
+        "torchtune_gemma",
     ],
 )
 def test_other_code_that_does_the_same_is_no_fault(answer: Callable[[str], Report], name: str) -> None:
@@ -152,3 +156,47 @@ def test_an_activation_lies_in_the_order_of_what_it_takes(answer: Callable[[str]
     alike += [("Functional.silu.1.forward", "input.0"), (down, "input.0")]
     assert max(errors[place] for place in alike) < 1e-6
     assert errors["Functional.silu.1.forward", "output.0"] > 0.1
+
+
+def test_of_operators_in_two_modules_for_one_the_module_of_the_faulty_one_is_named(
+    answer: Callable[[str], Report],
+) -> None:
+    """One product with the weight of gate and up against one with each: that of up is wrong."""
+    found = answer("litgpt_phi3_up").findings.first_bad_node
+    assert found is not None
+    assert found.golden == "Functional.linear.6.forward"
+    assert found.target == "Functional.linear.8.forward"
+    assert found.module == "transformer.h.1.mlp.fc_2"
+    assert found.node_class is NodeClass.WEIGHTS_DIFFER
+
+
+def test_what_one_run_alone_records_is_judged_by_what_the_other_is_given(
+    answer: Callable[[str], Report],
+) -> None:
+    """The rotation has another base, and the target keeps cosine and sine in buffers, not in a module."""
+    report = answer("litgpt_mixtral_rope")
+    found = report.findings.first_bad_node
+    assert found is not None
+    assert found.module == "model.rotary_emb"
+    assert found.target == "Module.transformer.h.0.attn.CausalSelfAttention.forward.0"
+    assert found.tensor == "input.2"
+    assert found.node_class is NodeClass.SOURCE
+
+
+def test_gradients_of_what_is_not_one_quantity_are_none(answer: Callable[[str], Report]) -> None:
+    """One run scales the embedding inside the module, and the other after it."""
+    pairs = answer("litgpt_gemma2_trained").slices[0].plan.pairs
+    apart = {
+        (pair.golden_node.rpartition("Embedding.")[2], pair.golden.label)
+        for pair in pairs
+        if pair.golden_node.startswith("Module.model.embed_tokens") and is_other_quantity(pair)
+    }
+    assert apart == {("forward.0", "output.0"), ("backward.0", "input.0")}
+
+
+def test_a_head_that_is_an_operator_in_the_other_run_is_compared(answer: Callable[[str], Report]) -> None:
+    """The head has the weight of the embedding, and no module in the target."""
+    matches = answer("torchtune_gemma").slices[0].plan.matches
+    assert (("Functional.linear.21.forward",), ("Functional.linear.21.forward",)) in [
+        (match.golden, match.target) for match in matches
+    ]
