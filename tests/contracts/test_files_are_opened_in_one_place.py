@@ -11,7 +11,7 @@ READS_BY_ITSELF = {
     "firstdrift/dumps/containers/contents.py": "maps and reads descriptors that files.py has opened",
     "firstdrift/exports/spreadsheets.py": "writes",
     "firstdrift/catalogue/engine.py": "reads /proc/mounts",
-    "firstdrift/operators/registry.py": "reads the operators that come with the package",
+    "firstdrift/tables.py": "lists the tables that come with the package",
     "firstdrift/wording/text.py": "reads the texts that come with the package",
     "firstdrift/catalogue/dumps/records.py": "asks for dates of files, and opens none",
     "firstdrift/catalogue/sizes.py": "adds up sizes and dates of files, and opens none",
