@@ -34,7 +34,7 @@ def data_mapping(plans: Iterable[SlicePlan]) -> str:
     out: msprobe numbers those of the golden dump anew before it looks them up, and finds others.
     """
     plans = tuple(plans)
-    entries = _the_first(chain.from_iterable(map(_items, plans)))
+    entries = _named_once(_the_first(chain.from_iterable(map(_items, plans))))
     renamed = {target: golden for target, golden in entries.items() if target != golden}
     return _document(renamed or entries, plans)
 
@@ -58,6 +58,14 @@ def _the_first(pairs: Iterable[tuple[str, str]]) -> dict[str, str]:
     for target, golden in pairs:
         partners.setdefault(target, golden)
     return partners
+
+
+def _named_once(entries: dict[str, str]) -> dict[str, str]:
+    """Return the entries without those whose golden tensor an entry before has: a mapping names each once."""
+    named: dict[str, str] = {}
+    for target, golden in entries.items():
+        named.setdefault(golden, target)
+    return {target: golden for golden, target in named.items()}
 
 
 def layer_mapping(plans: Iterable[SlicePlan]) -> str:

@@ -143,7 +143,7 @@ def test_it_says_what_is_done_for_programs_and_for_people(tmp_path: Path) -> Non
     assert whole["view"][0] == str(Joining.CONCATENATED)
     weight = said["ffn.fc.Conv1D.forward.0.parameters.weight"]
     assert "target swapped 0 1" in weight["view"]
-    assert said["ffn.fc.Conv1D.forward.0.input.0"]["view"] == ["target swapped 0 1"]
+    assert said["ffn.fc.Conv1D.forward.0.input.0"]["view"] == ["rearranged", "target swapped 0 1"]
     assert says(said["ffn.fc.Conv1D.forward.0.input.0"]["how"], "matching.transform.by_sequence")
 
 
