@@ -7,11 +7,9 @@ Weights and tokens are the same, converted by the engine's own code; `golden` is
 torchvision).
 """
 
-import argparse
 import importlib
 import json
 import math
-import multiprocessing
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -20,6 +18,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
+from writing import write_pairs
 
 HIDDEN, HEADS, GROUPS, LAYERS, WORDS, INNER, LENGTH = 32, 4, 2, 3, 67, 48, 7
 WIDTH = HIDDEN // HEADS
@@ -220,21 +219,5 @@ def write_side(name: str, side: str, dump: str) -> None:
     written(pair, model, dump)
 
 
-def main() -> None:
-    """Write all pairs."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("folder", type=Path)
-    parser.add_argument("--only", nargs="+", choices=PAIRS, default=list(PAIRS))
-    chosen = parser.parse_args()
-    folder = chosen.folder.resolve()
-    for name in chosen.only:
-        for side in ("golden", "target"):
-            writer = multiprocessing.Process(target=write_side, args=(name, side, str(folder / name / side)))
-            writer.start()
-            writer.join()
-            if writer.exitcode:
-                raise SystemExit(f"{name}/{side} could not be written")
-
-
 if __name__ == "__main__":
-    main()
+    write_pairs(__doc__, list(PAIRS), write_side)

@@ -6,9 +6,7 @@ The rows of the router lie in that order too, but where the experts alone change
 fault more is planted. Needs torch and mindstudio-probe.
 """
 
-import argparse
 import json
-import multiprocessing
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -16,6 +14,7 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
+from writing import write_pairs
 
 HIDDEN, INNER, EXPERTS, CHOSEN, WORDS, LAYERS = 8, 12, 4, 2, 23, 2
 ORDER = [2, 0, 3, 1]
@@ -201,21 +200,5 @@ def write_side(name: str, side: str, dump: str) -> None:
         stack.unlink()
 
 
-def main() -> None:
-    """Write all pairs."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("folder", type=Path)
-    parser.add_argument("--only", nargs="+", choices=PAIRS, default=list(PAIRS))
-    chosen = parser.parse_args()
-    folder = chosen.folder.resolve()
-    for name in chosen.only:
-        for side in ("golden", "target"):
-            writer = multiprocessing.Process(target=write_side, args=(name, side, str(folder / name / side)))
-            writer.start()
-            writer.join()
-            if writer.exitcode:
-                raise SystemExit(f"{name}/{side} could not be written")
-
-
 if __name__ == "__main__":
-    main()
+    write_pairs(__doc__, list(PAIRS), write_side)

@@ -6,10 +6,8 @@ Weights and batch are the same; `golden` is transformers', `target` the other co
 fault. Needs torch, transformers and mindstudio-probe.
 """
 
-import argparse
 import json
 import math
-import multiprocessing
 import tempfile
 from collections.abc import Callable
 from copy import deepcopy
@@ -31,6 +29,7 @@ from transformers import (
     ViTConfig,
     ViTForImageClassification,
 )
+from writing import write_pairs
 
 HIDDEN, HEADS, LAYERS, WORDS, LENGTH = 32, 4, 3, 67, 7
 WIDTH = HIDDEN // HEADS
@@ -589,21 +588,5 @@ def write_side(name: str, side: str, dump: str) -> None:
     written(model, given, dump, level, task, trained=name.endswith(TRAINED))
 
 
-def main() -> None:
-    """Write all pairs."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("folder", type=Path)
-    parser.add_argument("--only", nargs="+", choices=PAIRS, default=list(PAIRS))
-    chosen = parser.parse_args()
-    folder = chosen.folder.resolve()
-    for name in chosen.only:
-        for side in ("golden", "target"):
-            writer = multiprocessing.Process(target=write_side, args=(name, side, str(folder / name / side)))
-            writer.start()
-            writer.join()
-            if writer.exitcode:
-                raise SystemExit(f"{name}/{side} could not be written")
-
-
 if __name__ == "__main__":
-    main()
+    write_pairs(__doc__, list(PAIRS), write_side)
