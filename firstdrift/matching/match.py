@@ -203,10 +203,11 @@ def _match_backward(work: Pairing) -> bool:
 
 def _match_without_module(work: Pairing) -> bool:
     """Match operators that one of two implementations has in a module; tell whether any was found."""
-    found = list(without_module(work)) if work.are_other else []
-    for pair in filter(work.is_free, found):
+    was_found = False
+    for pair in filter(work.is_free, list(without_module(work)) if work.are_other else []):
         work.add_sure(pair, Origin.STRUCTURE, work.evidence.reasons(*pair), AROUND)
-    return bool(found)
+        was_found = True
+    return was_found
 
 
 def _match_around(work: Pairing) -> bool:
