@@ -12,13 +12,11 @@ of bfloat16. Such values end in zero bits.
 import numpy as np
 
 from firstdrift.metrics.dtypes import Array
+from firstdrift.metrics.zero_bits import BELOW_BFLOAT16, BELOW_FLOAT16, LAST_OF_BFLOAT16
 from firstdrift.model.tensor import ROUNDING
 
 _FEWEST = 8
 _LOOKED_AT_FIRST = 64
-_BELOW_FLOAT16 = 0x1FFF
-_BELOW_BFLOAT16 = 0xFFFF
-_LAST_OF_BFLOAT16 = 0x70000
 
 
 def stored_roundoff(array: Array) -> float:
@@ -29,8 +27,8 @@ def stored_roundoff(array: Array) -> float:
     if array.dtype != np.float32 or array.size < _FEWEST:
         return 0.0
     bits = np.ascontiguousarray(array).reshape(-1).view(np.uint32)
-    if (bits[:_LOOKED_AT_FIRST] & _BELOW_FLOAT16).any() or (bits & _BELOW_FLOAT16).any():
+    if (bits[:_LOOKED_AT_FIRST] & BELOW_FLOAT16).any() or (bits & BELOW_FLOAT16).any():
         return 0.0
-    if (bits & _BELOW_BFLOAT16).any():
+    if (bits & BELOW_BFLOAT16).any():
         return ROUNDING["float16"]
-    return ROUNDING["bfloat16"] if (bits & _LAST_OF_BFLOAT16).any() else 0.0
+    return ROUNDING["bfloat16"] if (bits & LAST_OF_BFLOAT16).any() else 0.0

@@ -242,7 +242,7 @@ def explained_by_training(evidence: Evidence, pair: int) -> float:
         return 0.0
     if evidence.plan.pairs[pair].golden.key in BUFFERS:
         return math.inf
-    known = evidence.trained
+    known = evidence.before.training
     name, measured = evidence.parameter_name(pair), evidence.measurements[pair]
     quiet = evidence.limits.floor * evidence.pair_errors[pair].roundoff
     allowed = known.allowed(name, measured, evidence.typical_move, quiet) if known is not None else None

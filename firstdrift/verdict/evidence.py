@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from dataclasses import replace as dataclass_replace
 from functools import cached_property
 from statistics import median
+from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
@@ -33,6 +34,23 @@ from firstdrift.verdict.training import Training, parameter_name
 from firstdrift.verdict.tree import TreeRow, holds_gradients, rows_by_match
 
 
+class Before(NamedTuple):
+    """What the slices before show of the whole run.
+
+    Attributes:
+        training: what the last step shows of training; None where that is not known.
+        has_systematic_weights: all their weights had a difference.
+        coarse_products: unit roundoff of all products; 0 where it is that of their dtype.
+    """
+
+    training: Training | None = None
+    has_systematic_weights: bool = False
+    coarse_products: float = 0.0
+
+
+NOTHING_BEFORE: Final = Before()
+
+
 @dataclass(frozen=True, eq=False)
 class Evidence:
     """What was recorded of one slice.
@@ -42,8 +60,7 @@ class Evidence:
         choices: where other experts were chosen.
         limits: what errors are held against.
         noise: what a healthy run shows.
-        trained: what the step before shows of training; None where that is not known.
-        was_systematic: all weights of a slice before had a difference.
+        before: what the slices before show.
     """
 
     plan: SlicePlan
@@ -54,8 +71,7 @@ class Evidence:
     choices: Sequence[Choice] = ()
     limits: Thresholds = DEFAULTS
     noise: Noise = field(default=QUIET)
-    trained: Training | None = None
-    was_systematic: bool = False
+    before: Before = field(default=NOTHING_BEFORE)
 
     @cached_property
     def in_order(self) -> Sequence[TreeRow]:
@@ -74,7 +90,8 @@ class Evidence:
     def compute(self) -> float:
         """Unit roundoff of the run, if products, or weights throughout, are coarser than their dtype."""
         systematic = self.systematic_weights
-        return max(self.coarse_products, self.stored, systematic.level if systematic is not None else 0.0)
+        level = systematic.level if systematic is not None else 0.0
+        return max(self.coarse_products, self.before.coarse_products, self.stored, level)
 
     @cached_property
     def stored(self) -> float:
@@ -84,7 +101,7 @@ class Evidence:
     @cached_property
     def coarse_products(self) -> float:
         """Unit roundoff that all products show, if it is coarser than their dtype."""
-        return compute_roundoff(self.in_order, self.errors)
+        return compute_roundoff(self.in_order, self.errors, self.plan, self.measurements)
 
     @cached_property
     def row_of_match(self) -> Mapping[int, TreeRow]:
@@ -175,7 +192,7 @@ class Evidence:
         """What all weights have that differ by more than their dtypes explain; each is looked at once."""
         pairs = {self.parameter_name(at): at for error in self.errors for at in error.parameters}
         weights = weights_of(pairs.values(), self.plan, self.measurements, self.pair_errors)
-        trained = self.is_later_step and not self.was_systematic
+        trained = self.is_later_step and not self.before.has_systematic_weights
         return in_weights(weights, self.limits.parameter_floor, self.stored, may_be_trained=trained)
 
     @cached_property
@@ -219,10 +236,10 @@ class Evidence:
     @cached_property
     def typical_move(self) -> float:
         """How far the step before moved the elements of most parameters."""
-        if self.trained is None:
+        if self.before.training is None:
             return 0.0
         pairs = (at for error in self.errors for at in error.parameters)
-        moves = (self.trained.moved(self.parameter_name(at), self.measurements[at]) for at in pairs)
+        moves = (self.before.training.moved(self.parameter_name(at), self.measurements[at]) for at in pairs)
         return median(known(moves) or [0.0])
 
     def parameter_name(self, pair: int) -> str:
@@ -351,15 +368,12 @@ def evidence_of(
     measurements: Sequence[Measurement],
     limits: Thresholds = DEFAULTS,
     noise: Noise = QUIET,
-    trained: Training | None = None,
-    *,
-    was_systematic: bool = False,
+    before: Before = NOTHING_BEFORE,
 ) -> Evidence:
     """Collect the errors of a pair of slices, and where other experts were chosen in it."""
     choices = find_choices(rows, plan, measurements)
     errors, pair_errors = row_errors(rows, plan, measurements, limits, choices)
-    known = (plan, rows, measurements, errors, pair_errors, choices, limits, noise, trained)
-    return Evidence(*known, was_systematic=was_systematic)
+    return Evidence(plan, rows, measurements, errors, pair_errors, choices, limits, noise, before)
 
 
 def evidence_after_choice(evidence: Evidence, path: str | None) -> Evidence:

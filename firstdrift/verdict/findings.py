@@ -17,7 +17,7 @@ from firstdrift.verdict.bitwise import BITWISE, conclude_bitwise
 from firstdrift.verdict.communication import Explained, explain
 from firstdrift.verdict.comparable import by_input, in_order, series_of, time_of
 from firstdrift.verdict.confidence import seen_in
-from firstdrift.verdict.evidence import evidence_after_choice, evidence_of
+from firstdrift.verdict.evidence import Before, evidence_after_choice, evidence_of
 from firstdrift.verdict.judge import judge
 from firstdrift.verdict.judgement import (
     OWN_RULES,
@@ -34,7 +34,7 @@ from firstdrift.verdict.movable_thresholds import DEFAULTS, Thresholds
 from firstdrift.verdict.not_judged import with_coverage
 from firstdrift.verdict.rank_finding import rank_of_input, rank_of_node, rank_of_token
 from firstdrift.verdict.summary import summarise
-from firstdrift.verdict.systematic import OF_WEIGHTS
+from firstdrift.verdict.systematic import OF_WEIGHTS, PRODUCTS
 from firstdrift.verdict.tokens import bad_logits, drift_limit, first_bad_token, how_far_off
 from firstdrift.verdict.training import Training
 from firstdrift.verdict.tree import TreeRow
@@ -151,9 +151,8 @@ def judge_after(
         SettingsError: there is no rule set of that name.
     """
     earlier = list(earlier)
-    trained = _trained(earlier, plan.target.coordinates)
-    was_systematic = any(found.rule in OF_WEIGHTS for one in earlier for found in one.systematic)
-    evidence = evidence_of(plan, rows, measurements, limits, noise, trained, was_systematic=was_systematic)
+    before = _before(earlier, plan.target.coordinates)
+    evidence = evidence_of(plan, rows, measurements, limits, noise, before)
     chose = _chose_before(earlier, plan.target.coordinates)
     # Data show which tokens it was, and all others are as they were; statistics do not.
     if chose is not None and any(one.kind is MeasurementKind.STATISTICS for one in measurements):
@@ -162,6 +161,15 @@ def judge_after(
     if judged.input_difference is None and _runs_on_other_input(earlier, judged):
         return judge(evidence, rules, other_input=True)
     return judged
+
+
+def _before(earlier: Sequence[SliceJudgement], at: Coordinates) -> Before:
+    systematic = [(found.rule, one.roundoff) for one in earlier for found in one.systematic]
+    return Before(
+        _trained(earlier, at),
+        any(rule in OF_WEIGHTS for rule, _ in systematic),
+        max((roundoff for rule, roundoff in systematic if rule == PRODUCTS.name), default=0.0),
+    )
 
 
 def _trained(earlier: Iterable[SliceJudgement], at: Coordinates) -> Training | None:

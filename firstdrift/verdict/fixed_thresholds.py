@@ -135,6 +135,12 @@ NEAR_FORMAT: Final = FixedThreshold(
     "Products that are off by less were computed in that format.",
     "Coarse products",
 )
+LEAST_OF_FORMAT: Final = FixedThreshold(
+    0.25,
+    "roundings of the coarse format",
+    "Products that are off by less were computed in a finer format, where all their values are known.",
+    "Coarse products",
+)
 NOISE_BEFORE: Final = FixedThreshold(
     2,
     "times the worst error before the fault",

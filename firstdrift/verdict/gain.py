@@ -1,17 +1,14 @@
-"""The part of an error that has a direction: one side is the other one times a number.
-
-    target = (1 + gain) x golden + rest
+"""Errors that have a direction: one side is the other one times a number (`metrics/gain.py`).
 
 Rounding has no direction: spread over many rows it makes a gain far below its size. A factor that is wrong
-makes one of its own size, which so is seen long before the whole error exceeds what has gathered. From
-values the gain is the projection of the difference on golden; from statistics, the change of the norm.
+makes one of its own size, which so is seen long before the whole error exceeds what has gathered.
 """
 
 import math
 from collections.abc import Iterator
 
 from firstdrift.groups import known
-from firstdrift.metrics.measurement import Measurement, PairErrors
+from firstdrift.metrics.gain import gain
 from firstdrift.model.node import BACKWARD
 from firstdrift.model.tensor import INPUT, PARAMETER
 from firstdrift.verdict.case import Case, Scope
@@ -19,22 +16,6 @@ from firstdrift.verdict.confidence import Excess
 from firstdrift.verdict.evidence import Evidence
 from firstdrift.verdict.fixed_thresholds import LEAST_DIRECTED, LEAST_ROWS_DIRECTED
 from firstdrift.verdict.row_errors import RowErrors, is_gradient_of_parameter
-
-
-def gain(measured: Measurement) -> float | None:
-    """Return the gain of a pair; None where it is not known."""
-    if measured.errors is not None:
-        return _of_values(measured.errors)
-    sides = known((measured.golden, measured.target))
-    golden, target = (side.known_norm for side in sides) if len(sides) == 2 else (None, None)  # noqa: PLR2004
-    return target / golden - 1.0 if golden and target is not None else None
-
-
-def _of_values(errors: PairErrors) -> float | None:
-    golden, target = errors.sum_squared_golden, errors.sum_squared_target
-    if not golden or errors.mismatched_nonfinite or not math.isfinite(golden + target):
-        return None
-    return (target - golden - errors.sum_squared_difference) / (2.0 * golden)
 
 
 def spread_gain(evidence: Evidence, pair: int) -> float | None:

@@ -22,6 +22,14 @@ def _product(given: Values, made: Value) -> float:
     return multiplied + sum(handed_on(value, made) for value in added)
 
 
+def cancelled(given: Values, made: Value) -> float:
+    """Return how many times larger a product would be if nothing cancelled out, at least 1: its condition."""
+    if len(given) < 2 or not made.norm:  # noqa: PLR2004
+        return 1.0
+    *_, one, other = sorted(given, key=_by_dimensions)
+    return max(1.0, _norm_of_product(one, other, made) * _overlap(given) / made.norm)
+
+
 def _convolved(given: Values, made: Value) -> float:
     return _product(given, made) * _overlap(given)
 

@@ -4,13 +4,13 @@ import math
 from collections.abc import Iterator, Sequence
 
 from firstdrift.matching.plan import TensorPair
+from firstdrift.metrics.gain import gain
 from firstdrift.metrics.measurement import Measurement, MeasurementKind
 from firstdrift.model.tensor import Role, is_floating, is_part_of_rank
 from firstdrift.verdict.case import Case
 from firstdrift.verdict.conditioning import Term
 from firstdrift.verdict.evidence import Evidence
 from firstdrift.verdict.fixed_thresholds import ANOTHER_ROW
-from firstdrift.verdict.gain import gain
 from firstdrift.verdict.judgement import Reasons
 from firstdrift.verdict.only_output import beyond_limits
 from firstdrift.verdict.pair_error import size_of
@@ -47,9 +47,11 @@ def weights(case: Case) -> Reasons:
 def _optimizer(case: Case) -> Reasons:
     """Say that the optimizer made the difference, where the gradient before it agreed to rounding."""
     evidence, pair = case.evidence, case.error.parameter_pair
-    if evidence.trained is None or pair is None:
+    if evidence.before.training is None or pair is None:
         return ()
-    agreed = evidence.trained.is_quiet(evidence.parameter_name(pair), case.limits.floor * case.roundoff)
+    agreed = evidence.before.training.is_quiet(
+        evidence.parameter_name(pair), case.limits.floor * case.roundoff
+    )
     return (Message.of("reason.optimizer"),) if agreed else ()
 
 

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from library.verdict.made_slices import Call, MadePair, judge, make, values_of, with_error
 from msgspec.structs import replace
 
+from firstdrift.metrics.gain import gain
 from firstdrift.metrics.statistics import measure_statistics
-from firstdrift.verdict.gain import gain
 
 GATHERED = 0.02
 """About ten roundings of bfloat16."""

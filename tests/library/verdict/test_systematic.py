@@ -213,6 +213,73 @@ def test_products_of_tf32_are_healthy_and_said() -> None:
     assert outline(found.summary) == "systematic products TF32, HF32 agree"
 
 
+def to_tf32(values: Array) -> Array:
+    """Keep ten bits after the first, rounded to nearest."""
+    bits = values.astype(np.float32).view(np.uint32)
+    return ((bits + np.uint32(0xFFF) + ((bits >> 13) & 1)) & np.uint32(0xFFFFE000)).view(np.float32)
+
+
+def product(change: Change, at: int = 0, spoil: Change = np.asarray) -> Call:
+    """Return a linear layer of which the target rounds both factors, and spoils the result."""
+    words, weight = values_of("words"), 0.125 * values_of(f"weight {at}", (32, 32))
+    made = words @ weight.T, spoil(change(words) @ change(weight).T)
+    name = f"Functional.linear.{at}.forward"
+    return Call(name, inputs=[(words, words), (weight, weight)], outputs=[made])
+
+
+def of_exact_convolutions(*calls: Call) -> Judged:
+    before = [Call(f"Functional.conv2d.{at}.forward", inputs=[0.0], outputs=[0.0]) for at in range(LAYERS)]
+    return judge(*before, *calls)
+
+
+def test_the_only_product_of_its_kind_tells_the_format() -> None:
+    judged = of_exact_convolutions(product(to_tf32))
+    assert (rules(judged.said), judged.origins) == (["products"], [])
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        pytest.param(lambda made: (made * np.float32(1.001)).astype(np.float32), id="a factor"),
+        pytest.param(lambda made: made.astype(np.float16).astype(np.float32), id="stored in 16 bits"),
+        pytest.param(lambda made: with_error(made, 0.01, "fault"), id="too large"),
+    ],
+)
+def test_the_only_product_of_its_kind_is_named_if_rounding_does_not_make_its_error(spoil: Change) -> None:
+    judged = of_exact_convolutions(product(to_tf32, spoil=spoil))
+    assert (rules(judged.said), judged.origins) == ([], ["Functional.linear.0.forward"])
+
+
+def test_a_coarse_product_that_cancels_out_is_off_by_more_than_its_format() -> None:
+    ones = 1.0 + 0.01 * values_of("little", (32, 32))
+    left = values_of("words")
+    left -= left.mean(axis=1, keepdims=True)
+    made, coarse = left @ ones.T, to_tf32(left) @ to_tf32(ones).T
+    call = Call("Functional.linear.0.forward", inputs=[(left, left), (ones, ones)], outputs=[(made, coarse)])
+    judged = of_exact_convolutions(call)
+    assert judged.made.measurements[-1].errors.relative_l2 > 2 * 2.0**-11
+    assert outline(conclude([judged.said]).summary) == "systematic products TF32, HF32 agree"
+
+
+def test_a_product_with_zeros_tells_no_format() -> None:
+    zeros = np.zeros((16, 32), np.float32)
+    off = values_of("state"), with_error(values_of("state"), 3e-4, "off")
+    silent = Call("Torch.matmul.0.forward", inputs=[off, (zeros, zeros)], outputs=[(zeros, zeros)])
+    judged = judge(*(product(to_tf32, at) for at in range(3)), silent)
+    assert (rules(judged.said), judged.origins) == (["products"], [])
+
+
+def test_the_format_of_products_is_that_of_later_steps_too() -> None:
+    first = judge(*(product(to_tf32, at) for at in range(3))).said
+    calls = [Call(f"Torch.matmul.{at}.forward", inputs=[2e-6, 2e-6], outputs=[3e-4]) for at in range(2)]
+    made = make(*calls, coordinates=Coordinates(step=1))
+    alone, after = (
+        judge_after(earlier, made.plan, made.rows, made.measurements) for earlier in ((), (first,))
+    )
+    assert alone.origins
+    assert not after.origins
+
+
 def dropped(values: Array, seed: int) -> Array:
     kept = np.random.default_rng(seed).random(values.shape) > 0.1
     return (values * kept / 0.9).astype(np.float32)
