@@ -75,24 +75,38 @@ def change_softmax(inside: nn.Module) -> list[bool]:
     return used
 
 
-def multiply_coarsely() -> None:
-    """Let products round what they multiply to TF32, of which the mantissa has 10 bits after the first."""
+def multiply_coarsely(how: str) -> None:
+    """Let products use TF32 of what they multiply, of which the mantissa has 10 bits after the first.
+
+    Args:
+        how: "nearest" rounds what products of matrices multiply to nearest, "cut" leaves out the bits
+            below, "convolutions" rounds to nearest what convolutions multiply, too.
+    """
 
     def coarse(given: Any) -> Any:  # noqa: ANN401
         if not isinstance(given, Tensor) or given.dtype != torch.float32:
             return given
+        if how == "cut":
+            detached = torch._C.TensorBase.detach(given)  # noqa: SLF001
+            bits = RAW.bitwise_and(torch._C.TensorBase.view(detached, torch.int32), ~0x1FFF)  # noqa: SLF001
+            return RAW.add(given, RAW.sub(torch._C.TensorBase.view(bits, torch.float32), detached))  # noqa: SLF001
         large = RAW.mul(given, 2.0**13 + 1.0)  # after Dekker: the upper half of the mantissa is left
         return RAW.sub(large, RAW.sub(large, given))
 
     def around(original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
         return original(*map(coarse, args[:2]), *args[2:], **kwargs)
 
+    def added(original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+        return original(args[0], *map(coarse, args[1:]), **kwargs)
+
+    _replace(torch, "addmm", added)
     for place, name in (
         (torch.nn.functional, "linear"),
         (torch, "matmul"),
         (torch, "bmm"),
         (torch.Tensor, "matmul"),
         (torch.Tensor, "__matmul__"),
+        *((torch.nn.functional, f"conv{dimensions}d") for dimensions in (1, 2, 3) if how == "convolutions"),
     ):
         _replace(place, name, around)
 

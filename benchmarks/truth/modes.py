@@ -52,7 +52,7 @@ def run(
     if setting.blocked:
         sum_in_blocks()
     if setting.coarse:
-        multiply_coarsely()
+        multiply_coarsely(setting.coarse)
     precision = torch.autocast("cpu", torch.bfloat16) if setting.autocast else contextlib.nullcontext()
     training = mode in {"train", "steps"}
     steps = _words(model, batch) if mode == "gen" else _batches(model, batch, STEPS if mode == "steps" else 1)
@@ -148,8 +148,8 @@ def alone(_: Any) -> Any:  # noqa: ANN401
 def dump(built: Built, wanted: Wanted, setting: Setting, folder: Path) -> None:
     """Run a model, and leave its dump in a folder."""
     if setting.coarse:  # before msprobe wraps operators: what they are given is recorded as it was
-        multiply_coarsely()
-        setting = setting.but(coarse=False)
+        multiply_coarsely(setting.coarse)
+        setting = setting.but(coarse="")
     if wanted.level in MSIT:
         _dump_like_msit(built, wanted, setting, folder)
     else:

@@ -37,8 +37,8 @@ class Setting:
     autocast: bool = False
     attention: str = "eager"
     blocked: bool = False
-    coarse: bool = False
-    """Whether products round what they multiply to TF32."""
+    coarse: str = ""
+    """How products make TF32 of what they multiply, of `multiply_coarsely`; not at all if empty."""
     channels_last: bool = False
     checkpointing: bool = False
     """Whether layers run again in the backward pass."""

@@ -78,7 +78,9 @@ VARIATIONS: Final[dict[str, Variation]] = {
         Variation(
             "h_checkpoint", _AGAIN, _AGAIN.but(dtype="bf16"), _COARSE, modes=_TRAINING, words_only=True
         ),
-        Variation("h_tf32", _PLAIN, Setting(coarse=True), _HALF),
+        Variation("h_tf32", _PLAIN, Setting(coarse="nearest"), _HALF),
+        Variation("h_tf32_cut", _PLAIN, Setting(coarse="cut"), _HALF),
+        Variation("h_tf32_convolutions", _PLAIN, Setting(coarse="convolutions"), _HALF),
         Variation("h_wbf16", _PLAIN, Setting(dtype="wbf16"), _COARSE, modes=()),
         Variation("h_wint8", _PLAIN, Setting(dtype="wint8"), _COARSE, modes=()),
         Variation("h_checkpoint_one", _PLAIN, _AGAIN, _EXACT, modes=_TRAINING, words_only=True),

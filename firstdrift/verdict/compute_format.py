@@ -48,6 +48,7 @@ from firstdrift.verdict.tree import TreeRow, kind_of_row
 
 _EXACT = EXACT_INPUTS.value * ROUNDING["float32"]
 _COARSE = COARSE_OUTPUT.value * ROUNDING["float32"]
+_PRODUCTS = (OpKind.LINEAR, OpKind.CONVOLVE, OpKind.OTHER)
 _FORMATS = (2.0**-11, ROUNDING["bfloat16"])
 
 
@@ -200,6 +201,7 @@ def _ends(side: SideSummary | None) -> list[float]:
 
 
 def _is_product(row: TreeRow) -> bool:
+    """Tell whether a row multiplies; a class may be called after a network of convolutions, and be a norm."""
     if row.type_name.lower() in ("", "module", "node"):
         return may_be_product((row.path or "").rpartition(".")[2])
-    return is_product(row.type_name)
+    return is_product(row.type_name) and kind_of_row(row) in _PRODUCTS

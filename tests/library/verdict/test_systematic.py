@@ -269,6 +269,12 @@ def test_a_product_with_zeros_tells_no_format() -> None:
     assert (rules(judged.said), judged.origins) == (["products"], [])
 
 
+def test_a_norm_that_is_called_after_convolutions_is_no_product() -> None:
+    norm = Call("Module.norm.ConvNextLayerNorm.forward.0", None, [0.0], [0.0])
+    judged = judge(norm, *(product(to_tf32, at) for at in range(3)))
+    assert (rules(judged.said), judged.origins) == (["products"], [])
+
+
 def test_the_format_of_products_is_that_of_later_steps_too() -> None:
     first = judge(*(product(to_tf32, at) for at in range(3))).said
     calls = [Call(f"Torch.matmul.{at}.forward", inputs=[2e-6, 2e-6], outputs=[3e-4]) for at in range(2)]
