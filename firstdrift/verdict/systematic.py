@@ -257,6 +257,8 @@ def _scaled(among: _Among) -> SystematicWeights | None:
     if not known:
         return None
     scale = median(known)
+    if abs(scale - 1.0) <= 4.0 * _SAME:  # the ends of what training has moved may agree
+        return None
     having = [
         weight for weight in among.differing if abs(scales.get(weight.pair, math.inf) - scale) <= 4.0 * _SAME
     ]

@@ -184,6 +184,15 @@ def trained(weight: Array) -> Array:
     return np.where(np.abs(weight) < 1.0, np.float32(1.2) * weight, weight)
 
 
+def test_weights_that_keep_their_ends_and_norm_are_not_called_scaled_by_one() -> None:
+    def swapped(weight: Array) -> Array:
+        other = weight.copy()
+        other[:, [1, 2]] = weight[:, [2, 1]]
+        return other
+
+    assert rules(later_step(swapped, [])) == []
+
+
 def test_trained_weights_of_a_coarser_dtype_are_numbers_of_it_by_nature() -> None:
     calls = [
         Call(
