@@ -19,7 +19,8 @@ A bfloat16 model may also have been stored as float32, which its values show (`m
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from itertools import islice
 from statistics import median_high
 from typing import NamedTuple
 
@@ -66,13 +67,16 @@ def compute_roundoff(
         plan: the pairs of tensors.
         measurements: of each pair.
     """
-    products = [
-        (row, product)
-        for row in rows
-        if _is_float32_product(row, errors[row.index])
-        and (product := _product(row, errors[row.index], plan, measurements)) is not None
-    ]
-    kinds = ([one for row, one in products if _convolves(row) is of_kind] for of_kind in (False, True))
+    products = [row for row in rows if _is_float32_product(row, errors[row.index])]
+    kinds = (
+        (
+            product
+            for row in products
+            if _convolves(row) is of_kind
+            and (product := _product(row, errors[row.index], plan, measurements)) is not None
+        )
+        for of_kind in (False, True)
+    )
     return max(map(_roundoff_of, kinds))
 
 
@@ -140,9 +144,9 @@ def _convolves(row: TreeRow) -> bool:
     return kind_of_row(row) is OpKind.CONVOLVE
 
 
-def _roundoff_of(products: Sequence[_Product]) -> float:
+def _roundoff_of(products: Iterable[_Product]) -> float:
     """Return the unit roundoff of the products of one kind; 0 where it is that of their dtype."""
-    first = products[: int(LOOKED_AT.value)]
+    first = list(islice(products, int(LOOKED_AT.value)))
     exact = [one for one in first if one.is_exact]
     if not exact or any(one.output < _COARSE for one in first):
         return 0.0
