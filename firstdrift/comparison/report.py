@@ -16,6 +16,9 @@ from firstdrift.verdict.tree import TreeRow
 from firstdrift.wording.message import Message, joined
 from firstdrift.wording.text import text_of
 
+_INCOMPARABLE = Verdict.INCOMPARABLE
+"""By itself, as it is asked of every pair: Python 3.11 looks up slowly what an enum holds."""
+
 
 class Options(Struct, frozen=True):
     """What the user chose.
@@ -109,7 +112,7 @@ class Report(Struct, frozen=True):
         """Yield the pairs that could not be compared, each with its slice and the reason."""
         for result in self.slices:
             for pair, judged in zip(result.plan.pairs, result.judgement.pairs, strict=True):
-                if judged.verdict is Verdict.INCOMPARABLE:
+                if judged.verdict is _INCOMPARABLE:
                     yield result.judgement.coordinates, pair, joined(*judged.reasons)
 
     def notes(self) -> Messages:

@@ -27,6 +27,9 @@ INSIDE_CORRESPONDS: Final = Message.of("matching.reason.inside_corresponds")
 
 SAME_PLACE: Final = (Message.of("matching.reason.same_place"),)
 
+_EXACT: Final = Origin.EXACT
+"""By itself, as it is asked of every node: Python 3.11 looks up slowly what an enum holds."""
+
 
 class Found(Struct, frozen=True):
     """How a target node was matched.
@@ -161,7 +164,7 @@ class Pairing(Struct):
         if golden.call != target.call:
             calls = {"golden": golden.call, "target": target.call}
             reasons.append(Message.of("matching.reason.other_call", **calls))
-        self.add_sure(pair, Origin.EXACT, tuple(reasons))
+        self.add_sure(pair, _EXACT, tuple(reasons))
 
     def add_weighed(self, pair: Pair, score: float, *more: Message, doubtful: bool = False) -> None:
         """Record a match that was weighed; it is doubtful if its score is low."""
@@ -251,7 +254,7 @@ class Pairing(Struct):
 
     def is_exact(self, target: int) -> bool:
         """Tell whether a target node was matched by its name; the root always is."""
-        return target == self.target.root or self.found[target].origin is Origin.EXACT
+        return target == self.target.root or self.found[target].origin is _EXACT
 
 
 def start_pairing(golden: Slice, target: Slice, rules: MatchingRules) -> Pairing:

@@ -12,7 +12,7 @@ from msgspec import Struct
 from firstdrift.matching.manual.edits import Edit
 from firstdrift.matching.manual.mapping import MappingFile
 from firstdrift.model.slice import Coordinates, Layout, SliceListing
-from firstdrift.model.tensor import Parts, Role, TensorRecord
+from firstdrift.model.tensor import INPUT, OUTPUT, Parts, Role, TensorRecord
 from firstdrift.wording.message import Message
 
 Messages: TypeAlias = tuple[Message, ...]
@@ -108,8 +108,8 @@ class TensorPair(Struct, frozen=True, gc=False):
     @property
     def role(self) -> Role:
         """What its tensors are to their nodes; an output that the other run has as an input alone is one."""
-        is_given_on = self.golden.role is Role.OUTPUT and self.target.role is Role.INPUT
-        return Role.OUTPUT if is_given_on else self.target.role
+        role = self.target.role
+        return OUTPUT if role is INPUT and self.golden.role is OUTPUT else role
 
     @property
     def is_joined(self) -> bool:

@@ -30,6 +30,9 @@ _ANY_ELEMENTWISE: Final = "Elewise"
 _ANY_ACTIVATION: Final = "ActivationOperation"
 """Operators of ATB that do several things: a parameter says which."""
 
+_NORM: Final = OpKind.NORM
+"""By itself, as it is asked of every node: Python 3.11 looks up slowly what an enum holds."""
+
 
 def kind_of(node: Node) -> OpKind:
     """Say what a node does, from its type and from what it was told."""
@@ -41,7 +44,7 @@ def kind_of(node: Node) -> OpKind:
     if not node.type_name:
         return _kind_of_unclassed(node)
     kind = kind_of_type(node.type_name)
-    return OpKind.LOOKUP if kind is OpKind.NORM and _looks_up(node) else kind
+    return OpKind.LOOKUP if kind is _NORM and _looks_up(node) else kind
 
 
 def may_gate(node: Node) -> bool:

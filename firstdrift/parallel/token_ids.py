@@ -21,6 +21,9 @@ _NAMES: Final = frozenset(("input_ids", "token_ids", "tokens"))
 _ROWS: Final = (1, 2)
 """Dimensions of token ids: flat, or sequences and their length."""
 
+_LOOKUP: Final = OpKind.LOOKUP
+"""By itself, as it is asked of every node: Python 3.11 looks up slowly what an enum holds."""
+
 
 def token_ids(nodes: Iterable[Node]) -> TensorRecord | None:
     """Return the token ids of a slice; None if none were recorded, or the model was called several times."""
@@ -46,7 +49,7 @@ def _whole(records: Iterable[TensorRecord]) -> Iterator[TensorRecord]:
 
 
 def _embeds(node: Node) -> bool:
-    return kind_of(node) is OpKind.LOOKUP and not is_about_positions(node.type_name)
+    return kind_of(node) is _LOOKUP and not is_about_positions(node.type_name)
 
 
 def behind_rows(shape: tuple[int, ...] | None, rows: tuple[int, ...]) -> tuple[int, ...] | None:

@@ -38,6 +38,7 @@ from firstdrift.verdict.row_errors import RowErrors, embeds_tokens, is_gradient_
 from firstdrift.verdict.tree import TreeRow, is_embedding
 
 _ENTERED: Final = ENTERED.name
+_SOURCE: Final = NodeClass.SOURCE
 
 
 class Classified(Struct, gc=False):
@@ -238,7 +239,7 @@ def _explain(case: Case, own: Classified, classified: Sequence[Classified]) -> N
 
 
 def _name(case: Case, own: Classified, rule: ClassRule) -> None:
-    has_weights = own.node_class is NodeClass.SOURCE and rule.node_class is NodeClass.WEIGHTS_DIFFER
+    has_weights = own.node_class is _SOURCE and rule.node_class is NodeClass.WEIGHTS_DIFFER
     if own.rule == _ENTERED and not has_weights:  # earlier evidence than what begins inside
         own.worst_pair = case.error.output_pair
         return

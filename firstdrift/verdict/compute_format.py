@@ -29,7 +29,7 @@ from firstdrift.matching.plan import SlicePlan
 from firstdrift.metrics.gain import gain
 from firstdrift.metrics.measurement import DATA, Measurement, SideSummary
 from firstdrift.metrics.zero_bits import are_of_float16, fit_float16
-from firstdrift.model.node import Direction
+from firstdrift.model.node import BACKWARD
 from firstdrift.model.tensor import INPUT, OUTPUT, PARAMETER, ROUNDING, is_floating
 from firstdrift.operators.kinds import OpKind
 from firstdrift.operators.properties import is_product, may_be_product
@@ -171,7 +171,7 @@ def _are_alike(products: Sequence[_Product], coarse: float) -> bool:
 
 def _is_float32_product(row: TreeRow, error: RowErrors) -> bool:
     """Tell whether a row is a single product in float32 of which input and output were compared."""
-    if row.direction is Direction.BACKWARD or row.last > row.index:
+    if row.direction is BACKWARD or row.last > row.index:
         return False
     is_known = error.output is not None and error.input is not None
     return is_known and error.roundoff == ROUNDING["float32"] and _is_product(row)
@@ -186,7 +186,7 @@ def stored_roundoff(plan: SlicePlan, measurements: Sequence[Measurement]) -> flo
     outputs = (
         measured
         for pair, measured in zip(plan.pairs, measurements, strict=True)
-        if pair.role is OUTPUT and measured.kind is DATA
+        if measured.kind is DATA and pair.role is OUTPUT
     )
     levels = known(map(_stored_from, outputs))
     coarse = sorted(filter(None, levels))

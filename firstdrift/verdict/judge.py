@@ -160,7 +160,8 @@ def _by_rules_of_tool(judgement: SliceJudgement, evidence: Evidence) -> SliceJud
 
 def _in_error(judgement: SliceJudgement, evidence: Evidence) -> list[TreeRow]:
     """List the rows that are in error, in the order of execution."""
-    return [row for row in evidence.in_order if judgement.rows[row.index].verdict is Verdict.ERROR]
+    error = Verdict.ERROR
+    return [row for row in evidence.in_order if judgement.rows[row.index].verdict is error]
 
 
 def _count(plan: SlicePlan, pairs: Sequence[PairJudgement]) -> Counts:

@@ -46,5 +46,6 @@ def _is_weight(pair: TensorPair) -> bool:
 
 
 def _is_read(pair: TensorPair) -> bool:
-    is_joined = pair.joining is Joining.CONCATENATED and pair.incomparable is None
-    return is_joined and are_located(_records(pair))
+    if pair.joining is None or pair.incomparable is not None:
+        return False
+    return pair.joining is Joining.CONCATENATED and are_located(_records(pair))
