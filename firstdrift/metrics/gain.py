@@ -7,17 +7,19 @@ From values the gain is the projection of the difference on golden; from statist
 
 import math
 
-from firstdrift.groups import known
-from firstdrift.metrics.measurement import Measurement, PairErrors
+from firstdrift.metrics.measurement import Measurement, PairErrors, SideSummary
 
 
 def gain(measured: Measurement) -> float | None:
     """Return the gain of a pair; None where it is not known."""
     if measured.errors is not None:
         return _of_values(measured.errors)
-    sides = known((measured.golden, measured.target))
-    golden, target = (side.known_norm for side in sides) if len(sides) == 2 else (None, None)  # noqa: PLR2004
+    golden, target = _known_norm(measured.golden), _known_norm(measured.target)
     return target / golden - 1.0 if golden and target is not None else None
+
+
+def _known_norm(side: SideSummary | None) -> float | None:
+    return None if side is None else side.known_norm
 
 
 def _of_values(errors: PairErrors) -> float | None:

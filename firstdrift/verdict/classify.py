@@ -28,7 +28,7 @@ from firstdrift.verdict.confidence import Excess
 from firstdrift.verdict.evidence import Evidence
 from firstdrift.verdict.explanations import PEERS, excused_by, explain, factor_of, floor_of, jumps
 from firstdrift.verdict.fixed_thresholds import NOISE_BEFORE, UNLIKE_BEFORE
-from firstdrift.verdict.gain import excess_of_gain, spread_gain
+from firstdrift.verdict.gain import excess_of_gain, see_gain
 from firstdrift.verdict.judgement import ORIGINS, NodeClass, Reasons
 from firstdrift.verdict.layer_outliers import outstanding, peer_group
 from firstdrift.verdict.movable_thresholds import Thresholds
@@ -282,8 +282,7 @@ def _go_on(case: Case, own: Classified) -> None:
     if row.direction is BACKWARD and case.evidence.runs_alone(row):
         progress.seen_difference = max(progress.seen_difference, _difference(case))
     progress.see(error)
-    if error.output_pair is not None:
-        progress.gain = max(progress.gain, abs(spread_gain(case.evidence, error.output_pair) or 0.0))
+    see_gain(case)
     if case.evidence.is_later_step and not case.weights:
         progress.trained = max(progress.trained, _finite(error.parameter))
 

@@ -94,6 +94,12 @@ class Evidence:
         return max(self.coarse_products, self.before.coarse_products, self.stored, level)
 
     @cached_property
+    def is_coarse(self) -> bool:
+        """Whether anything was stored or computed in a format that is coarser than float32."""
+        roundoffs = (error.roundoff or 0.0 for error in self.errors)
+        return max(self.compute, *roundoffs, 0.0) > self.limits.roundoff_float32
+
+    @cached_property
     def stored(self) -> float:
         """Unit roundoff of the format that values were stored from, if it is coarser than their dtype."""
         return stored_roundoff(self.plan, self.measurements)
@@ -176,7 +182,7 @@ class Evidence:
     @cached_property
     def gradient_norm(self) -> float:
         """The largest norm that a parameter's gradient has in the golden run."""
-        gradients = (at for at, pair in enumerate(self.plan.pairs) if pair.role is GRADIENT)
+        gradients = (at for at, pair in enumerate(self.plan.pairs) if pair.target.role is GRADIENT)
         norms = (self.measurements[at].golden_norm for at in gradients)
         return max(filter(math.isfinite, norms), default=0.0)
 

@@ -18,7 +18,14 @@ from firstdrift.verdict.fixed_thresholds import LEAST_DIRECTED, LEAST_ROWS_DIREC
 from firstdrift.verdict.row_errors import RowErrors, is_gradient_of_parameter
 
 
-def spread_gain(evidence: Evidence, pair: int) -> float | None:
+def see_gain(case: Case) -> None:
+    """Remember the gain of an output, as long as those of the rows after it are held against it."""
+    pair = case.error.output_pair
+    if pair is not None and _may_be_asked(case):
+        case.progress.gain = max(case.progress.gain, abs(_spread_gain(case.evidence, pair) or 0.0))
+
+
+def _spread_gain(evidence: Evidence, pair: int) -> float | None:
     """Return the gain of a pair of so many elements and rows that rounding makes none; None of others."""
     shape = evidence.plan.pairs[pair].golden.shape or ()
     is_large = math.prod(shape) >= LEAST_DIRECTED.value and _rows(shape) >= LEAST_ROWS_DIRECTED.value
@@ -32,7 +39,7 @@ def _rows(shape: tuple[int, ...]) -> int:
 def excess_of_gain(case: Case) -> Excess | None:
     """Return the gain of an output and the most that is explained of it; None where that cannot be told."""
     pair = case.error.output_pair
-    found = spread_gain(case.evidence, pair) if pair is not None and _is_asked(case, pair) else None
+    found = _spread_gain(case.evidence, pair) if pair is not None and _is_asked(case, pair) else None
     if pair is None or found is None:
         return None
     explained = max(_explained_gain(case), _by_chance(case, pair, found))
@@ -41,13 +48,20 @@ def excess_of_gain(case: Case) -> Excess | None:
 
 def _is_asked(case: Case, pair: int) -> bool:
     """Tell whether a gain of a row says something: of a coarse format, before any fault or other choice."""
-    progress, error, evidence = case.progress, case.error, case.evidence
-    is_coarse = case.roundoff > case.limits.roundoff_float32 and evidence.systematic_weights is None
-    is_after = progress.first_origin is not None or progress.has_tie or error.tells_little
-    is_choice = error.tie_pair is not None or error.integer_input_pair is not None
-    if not is_coarse or is_after or is_choice or error.input is None or Scope.GRADIENT in case.scope:
+    error, is_coarse = case.error, case.roundoff > case.limits.roundoff_float32
+    if not is_coarse or error.tells_little or error.input is None or not _may_be_asked(case):
         return False
-    return not is_gradient_of_parameter(evidence.plan.pairs[pair], case.row)
+    is_choice = error.tie_pair is not None or error.integer_input_pair is not None
+    if is_choice or Scope.GRADIENT in case.scope:
+        return False
+    return not is_gradient_of_parameter(case.evidence.plan.pairs[pair], case.row)
+
+
+def _may_be_asked(case: Case) -> bool:
+    """Tell whether gains say something of any row from here on."""
+    progress, evidence = case.progress, case.evidence
+    is_after = progress.first_origin is not None or progress.has_tie
+    return not is_after and evidence.is_coarse and evidence.systematic_weights is None
 
 
 def _explained_gain(case: Case) -> float:
