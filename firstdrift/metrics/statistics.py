@@ -210,23 +210,23 @@ def _with_norm(golden: SideSummary, target: SideSummary) -> SideSummary:
     return golden if is_known else replace(golden, norm=target.norm)
 
 
-def _lower_bounds(golden: SideSummary, apart: _Four) -> tuple[_Four, list[float | None]]:
-    """Return what |d| is at least, and the numbers of golden that it is relative to."""
+def _lower_bounds(golden: SideSummary, apart: _Four) -> tuple[_Four, float]:
+    """Return what |d| is at least, and of what size of golden it is a part; NaN if none is known."""
     # |d| is at least the difference of the norms, sqrt(size) times that of the means (Cauchy-Schwarz),
     # and any single element of d, of which the differences of the extrema are lower bounds.
     maximum, minimum, mean, norm = apart
     if golden.norm is None:
-        return apart, [golden.maximum, golden.minimum]
+        return apart, max(map(abs, known((golden.maximum, golden.minimum))), default=math.nan)
     of_means = None if mean is None or not golden.size else mean * math.sqrt(golden.size)
-    return (maximum, minimum, of_means, norm), [golden.norm]
+    return (maximum, minimum, of_means, norm), abs(golden.norm)
 
 
 def _error_bound(golden: SideSummary, apart: _Four) -> float | None:
-    bounds, scales = _lower_bounds(golden, apart)
-    largest = max([abs(bound) for bound in known(bounds) if math.isfinite(bound)], default=None)
+    bounds, scale = _lower_bounds(golden, apart)
+    finite = [abs(bound) for bound in bounds if bound is not None and math.isfinite(bound)]
+    largest = max(finite, default=None)
     if not largest:
         return largest
-    scale = max(map(abs, known(scales)), default=math.nan)
     if not math.isfinite(scale):
         return None
     return largest / scale if scale else math.inf
