@@ -148,8 +148,8 @@ def _chooses_more_or_fewer(case: Case) -> bool:
 
     One of another name may be of another code, and give something else beside its scores.
     """
-    is_one = case.row.golden == case.row.target and any(map(is_router, case.row.target))
-    return is_one and _gives_more_or_less(case)
+    is_one = _gives_more_or_less(case) and case.row.golden == case.row.target
+    return is_one and any(map(is_router, case.row.target))
 
 
 def _is_reached(case: Case) -> bool:

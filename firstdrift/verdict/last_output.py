@@ -12,25 +12,22 @@ def last_output(evidence: Evidence) -> int | None:
     An output of a module goes before one of an operator: only of a token that was dumped without modules,
     as the graph that a compiler made of it, does the last operator give what the model gives.
     """
-    outputs = (
-        (index in evidence.logits, evidence.row_of(index).kind is not API, index)
-        for index, pair in enumerate(evidence.plan.pairs)
-        if pair.role is OUTPUT and _is_compared_forward(evidence, index)
+    ranked = (
+        (index in evidence.logits, row.kind is not API, row.order, -index)
+        for row, error in zip(evidence.rows, evidence.errors, strict=True)
+        if row.direction is not BACKWARD
+        for index in error.pairs
+        if _is_compared_output(evidence, index)
     )
     is_token = evidence.plan.target.coordinates.token is not None
-    ranked = (
-        (is_logits, is_module, evidence.row_of(index).order, -index)
-        for is_logits, is_module, index in outputs
-        if is_logits or is_module or is_token
-    )
-    last = max(ranked, default=None)
+    last = max((one for one in ranked if is_token or any(one[:2])), default=None)
     return None if last is None else -last[-1]
 
 
-def _is_compared_forward(evidence: Evidence, index: int) -> bool:
-    error, is_tensor = evidence.pair_errors[index], evidence.plan.pairs[index].target.is_tensor
-    is_forward = evidence.row_of(index).direction is not BACKWARD
-    return is_forward and is_tensor and error.value is not None and not error.discrete
+def _is_compared_output(evidence: Evidence, index: int) -> bool:
+    error, pair = evidence.pair_errors[index], evidence.plan.pairs[index]
+    is_output = pair.role is OUTPUT and pair.target.is_tensor
+    return is_output and error.value is not None and not error.discrete
 
 
 def chosen_tokens(evidence: Evidence, logits: int) -> tuple[int | None, int | None]:

@@ -17,8 +17,10 @@ from firstdrift.wording.message import Message
 
 def unlikeness(plan: SlicePlan, rows: Sequence[TreeRow]) -> Message | None:
     """Say what makes two slices look like those of different models; None if nothing does."""
-    tensors = [pair for pair in plan.pairs if pair.golden.is_tensor and pair.target.is_tensor]
-    others = list(filter(_has_other_width, tensors))
+    others = list(filter(_has_other_width, plan.pairs))
+    if not others:
+        return None
+    tensors = list(filter(_are_tensors, plan.pairs))
     if len(tensors) < LEAST_TENSORS.value or len(others) <= OTHER_WIDTHS.value * len(tensors):
         return None
     shapes = Message.of("mismatch.shapes", count=len(others), pairs=len(tensors))
@@ -45,7 +47,11 @@ def _has_other_width(pair: TensorPair) -> bool:
     golden, target = pair.golden.shape, pair.target.shape
     if pair.incomparable is None or not golden or not target or golden[-1] == target[-1]:
         return False
-    return not (is_part_of_rank(pair.golden) or is_part_of_rank(pair.target))
+    return _are_tensors(pair) and not (is_part_of_rank(pair.golden) or is_part_of_rank(pair.target))
+
+
+def _are_tensors(pair: TensorPair) -> bool:
+    return pair.golden.is_tensor and pair.target.is_tensor
 
 
 def _hidden_size(plan: SlicePlan, row: TreeRow) -> tuple[int, int] | None:

@@ -82,5 +82,7 @@ def _is_reached(evidence: Evidence, classification: Classification, error: PairE
         or (error.discrete and classification.rows[row.index].is_tie)
     ):
         return False
+    if (error.value or 0.0) <= classification.level:
+        return False
     noise = max(evidence.noise.of_input(row), evidence.noise.of_output(row))
-    return (error.value or 0.0) > max(classification.level, evidence.limits.excess * noise)
+    return (error.value or 0.0) > evidence.limits.excess * noise

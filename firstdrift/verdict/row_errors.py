@@ -161,6 +161,8 @@ def _look_at_the_number_of_ids(row: TreeRow, error: RowErrors, plan: SlicePlan) 
 def _complete(row: RowErrors, plan: SlicePlan, errors: Sequence[PairError]) -> None:
     differs = row.scalar_pair is not None or row.integer_input_pair is not None
     row.exact_inputs = row.input == 0.0 and not (differs or row.unsure)
+    if not any(errors[index].discrete for index in row.pairs):
+        return
     outputs = [index for index in row.pairs if plan.pairs[index].role is OUTPUT]
     if not any(errors[index].discrete for index in outputs):
         return
