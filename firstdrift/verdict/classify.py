@@ -16,7 +16,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from firstdrift.metrics.measurement import DATA, Measurement, SideSummary
+from firstdrift.metrics.measurement import DATA, SideSummary
 from firstdrift.metrics.statistics import is_whole
 from firstdrift.model.node import API, BACKWARD, MODULE
 from firstdrift.model.tensor import INPUT, ROUNDING
@@ -31,10 +31,11 @@ from firstdrift.verdict.fixed_thresholds import NOISE_BEFORE, UNLIKE_BEFORE
 from firstdrift.verdict.gain import excess_of_gain, see_gain
 from firstdrift.verdict.judgement import ORIGINS, NodeClass, Reasons
 from firstdrift.verdict.layer_outliers import outstanding, peer_group
+from firstdrift.verdict.lookups import looked_up_another
 from firstdrift.verdict.movable_thresholds import Thresholds
 from firstdrift.verdict.operator_bounds import largest_difference
 from firstdrift.verdict.reasons import entered, runs_alone
-from firstdrift.verdict.row_errors import RowErrors, embeds_tokens, is_gradient_of_parameter
+from firstdrift.verdict.row_errors import RowErrors, is_gradient_of_parameter
 from firstdrift.verdict.tree import TreeRow, is_embedding
 
 _ENTERED: Final = ENTERED.name
@@ -171,7 +172,7 @@ def _look_for_another_input(case: Case) -> None:
     if _is_other_input(case):
         progress.input_row = case.row.index
         integers = error.integer_input_pair
-        shown_by = error.output_pair if _looked_up_another(case) else error.input_pair
+        shown_by = error.output_pair if looked_up_another(case) else error.input_pair
         progress.input_pair = shown_by if integers is None else integers
 
 
@@ -182,42 +183,11 @@ def _is_other_input(case: Case) -> bool:
         return False
     if error.integer_input_pair is not None and is_embedding(row):
         return progress.first_origin is None
-    if _looked_up_another(case):
+    if looked_up_another(case):
         return True
     # What differs less is judged: it explains as much as any error that comes in.
     is_another = error.input > _limit_of_given(case.limits, case.roundoff)
     return is_another and progress.seen is None and row.last == row.index
-
-
-def _looked_up_another(case: Case) -> bool:
-    """Tell whether an embedding was asked for other rows, though the statistics of the ids are equal.
-
-    Its weight agrees, and what it gave is no multiple of what it gave in the golden run. What is made of
-    positions, as a rotation is, looks up no rows of a weight.
-    """
-    error, pair = case.error, case.error.output_pair
-    if pair is None or not error.unsure or not embeds_tokens(case.row) or _may_have_other_rows(case):
-        return False
-    limit, off = case.limits.peer_floor * case.roundoff, _finite(error.output)
-    return off > limit and not _is_multiple(case.evidence.measurements[pair], limit)
-
-
-def _may_have_other_rows(case: Case) -> bool:
-    """Tell whether the weight of an embedding may be another one, or a fault before may have reached it."""
-    if case.weights or case.evidence.is_later_step or case.progress.first_origin is not None:
-        return True
-    return bool(case.error.parameter and case.evidence.systematic_weights)
-
-
-def _is_multiple(measured: Measurement, limit: float) -> bool:
-    """Tell whether the statistics of one side are those of the other times a number."""
-    golden, target = measured.golden, measured.target
-    if golden is None or target is None or not golden.norm or not target.norm:
-        return True
-    scale = target.norm / golden.norm
-    ends = ((golden.maximum, target.maximum), (golden.minimum, target.minimum))
-    known = [(one, other) for one, other in ends if one and other]
-    return all(abs(other / one - scale) <= limit * scale for one, other in known)
 
 
 def _explain(case: Case, own: Classified, classified: Sequence[Classified]) -> None:
