@@ -26,6 +26,7 @@ from scoring import (
     Named,
     Result,
     certainty_table,
+    first_token_table,
     rank_table,
     rotated_table,
     score,
@@ -163,9 +164,11 @@ def _quiet() -> None:
 
 def summary(results: Sequence[Result], *, rotate: bool = False) -> str:
     """Write the tables, and what was said where it was wrong."""
+    of_msit = [one for one in results if str(one["level"]).startswith("msit")]
     tables = [
         rotated_table(results) if rotate else "",
-        token_table([one for one in results if str(one["level"]).startswith("msit")]),
+        first_token_table(of_msit),
+        token_table(of_msit),
         rank_table([one for one in results if one.get("ranks")]),
         certainty_table(results),
         table("task", results, lambda one: str(one["task"])),

@@ -87,6 +87,12 @@ def _score_of_input(truth: Mapping[str, Any], answer: Answer) -> Score:
     return Score(said and answer.node is None, said and answer.node is None, said, rank)
 
 
+def tells_token(truth: Mapping[str, Any]) -> bool:
+    """Tell whether a truth says in which token a fault shows first: not one that the whole run has."""
+    is_of_token = "token" in truth or "logits" in truth
+    return is_of_token and not (truth["healthy"] or truth.get("input") or truth.get("systematic"))
+
+
 def _is_token(truth: Mapping[str, Any], answer: Answer) -> bool:
     """Tell whether the first bad token is the one that the fault reaches first, if it reaches logits at all.
 
@@ -179,6 +185,23 @@ def token_table(results: Sequence[Result]) -> str:
         "class right too": "class right",
     }
     return _own_table("msit", results, columns, lambda one: f"{one['task']}, {one['level']}")
+
+
+def first_token_table(results: Sequence[Result]) -> str:
+    """Write how often the first bad token is right, whatever else was said of its pair.
+
+    Only faults count of which the truth says in which token they show.
+    """
+    told = [one for one in results if tells_token(one["truth"])]
+    healthy = [one for one in results if one["healthy"]]
+    if not told:
+        return ""
+    right = share(sum(one["token right"] for one in told), len(told))
+    named = share(sum(one["token"] is not None for one in healthy), len(healthy))
+    return (
+        "| by itself | right | healthy: a token is named |\n|---|---|---|\n"
+        f"| msit first bad token | {right} | {named} |"
+    )
 
 
 def rank_table(results: Sequence[Result]) -> str:

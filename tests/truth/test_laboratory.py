@@ -9,7 +9,17 @@ sys.path.append(str(Path(__file__).parents[2] / "benchmarks" / "truth"))
 
 from dice import Dice, fold_of
 from score import Chosen, names_in, pairs_of
-from scoring import Answer, Named, rank_table, rotated_table, score, table, token_table, wilson
+from scoring import (
+    Answer,
+    Named,
+    first_token_table,
+    rank_table,
+    rotated_table,
+    score,
+    table,
+    token_table,
+    wilson,
+)
 
 HEALTHY = {"healthy": True}
 FAULT = {"healthy": False, "module": "layers.1.mlp", "cls": ["source"]}
@@ -205,6 +215,20 @@ def test_tokens_and_ranks_have_tables_of_their_own() -> None:
     assert token_table(results).splitlines()[2].startswith("| tensor, msit | 1/1 = 100%")
     assert rank_table(results).splitlines()[2].startswith("| tp 1:2 | 1/1 = 100%")
     assert token_table([]) == ""
+
+
+def test_the_first_bad_token_is_scored_by_itself() -> None:
+    truth, bad = {"healthy": False, "token": 1, "logits": 2}, {"token": 1}
+    results = [
+        result("llama", healthy=False, found=False) | {"truth": truth, "token": bad, "token right": True},
+        result("gpt2", healthy=False, found=True) | {"truth": truth, "token": None, "token right": False},
+        result("bloom", healthy=False, found=True) | {"truth": {"healthy": False}, "token": None},
+        result("opt", healthy=True, found=False) | {"truth": HEALTHY, "token": None},
+    ]
+    low, high = (f"{end:.0%}".removesuffix("%") for end in wilson(1, 2))
+    row = f"| msit first bad token | 1/2 = 50% [{low}-{high}%] | 0/1 = 0% [0-79%] |"
+    assert first_token_table(results).splitlines()[2] == row
+    assert first_token_table(results[2:]) == ""
 
 
 def test_architectures_that_were_looked_at_are_left_out(tmp_path: Path) -> None:
