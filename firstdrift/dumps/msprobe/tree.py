@@ -8,6 +8,7 @@ What is wrong or missing in it, and what is done about it:
 | --------------------------------------------------------- | ------------------------------------------- |
 | `[parent, micro step]` (Megatron)                         | the parent                                  |
 | of a backward node: another one than its forward node has | the backward of the forward node's parent   |
+| ... whose parent has no backward pass                     | that of the next module around it that has  |
 | of a module run again by activation checkpointing: null   | the backward of the parent of its first run |
 | nothing of a module (there may be no construct.json)      | the nearest module by path, same pass       |
 | nothing of anything, and the model is called `__root__`   | failing that, the model                     |
@@ -28,7 +29,7 @@ What is run again is no further call of its module: the next call has the number
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, filterfalse, pairwise
 from typing import Final, TypeGuard
 
@@ -124,8 +125,9 @@ def _place_recomputed(
     for path in suspects:
         first_runs = filterfalse(recomputed.__contains__, inside[path])
         for name, first_run in zip(filter(again.__contains__, at_top[path]), first_runs, strict=False):
-            around = _backward_of(parents[first_run])
-            parents[name] = around if around in names else None
+            around = parents[first_run]
+            backward = around and with_direction(around, "backward")
+            parents[name] = backward if backward in names else None
 
 
 def _forward_runs(
@@ -156,15 +158,25 @@ def _runs_inside_backward(stack: tuple[str, ...]) -> bool:
 
 
 def _mirror_forward(parents: dict[str, str | None], names: Mapping[str, NameParts]) -> None:
+    """Put backward nodes where their forward nodes are, in the innermost module with a backward pass."""
     for name in [name for name in parents if names[name].direction == "backward"]:
         forward = with_direction(name, "forward")
-        around = _backward_of(parents.get(forward))
-        if forward in parents and (around is None or around in names):
-            parents[name] = around
+        if forward not in parents:
+            continue
+        around = [with_direction(module, "backward") for module in _modules_around(parents, forward)]
+        recorded = next(filter(names.__contains__, around), None)
+        if recorded is not None or not around:
+            parents[name] = recorded
 
 
-def _backward_of(name: str | None) -> str | None:
-    return name and with_direction(name, "backward")
+def _modules_around(parents: Mapping[str, str | None], name: str) -> Iterator[str]:
+    """Go through the modules around a node, the innermost first; a circle is gone through once."""
+    seen = {name}
+    around = parents.get(name)
+    while around is not None and around not in seen:
+        yield around
+        seen.add(around)
+        around = parents.get(around)
 
 
 def _place_cut_short(

@@ -67,6 +67,20 @@ def test_backward_operators_lie_where_their_forward_lies(unpacked: Unpacked) -> 
     assert checked == 224
 
 
+def test_backward_operators_of_a_module_without_a_backward_pass_lie_in_the_next_one_around_it(
+    tmp_path: Path,
+) -> None:
+    inner, block, model = "Module.a.b.c.C.forward.0", "Module.a.b.B.forward.0", "Module.a.A.forward.0"
+    around, operator = model.replace("forward", "backward"), "Functional.linear.0.forward"
+    backward = operator.replace("forward", "backward")
+    data = {operator: OPERATOR, inner: module(), block: module(), model: module()}
+    construct = {operator: inner, inner: block, block: model, model: None, backward: None}
+    write_dump(tmp_path, data | {backward: BACKWARD}, construct)
+    assert parents_of(tmp_path)[backward] is None
+    write_dump(tmp_path, data | {backward: BACKWARD, around: BACKWARD}, construct | {around: None})
+    assert parents_of(tmp_path)[backward] == around
+
+
 def test_what_runs_after_an_in_place_module_in_backward_is_not_inside_it(unpacked: Unpacked) -> None:
     found = parents_of(unpacked("msprobe/zoo_stat_mix") / "golden")
     assert found["Module.w.Weird.backward.0"] is None
