@@ -2,25 +2,28 @@
 
     [gate_proj, up_proj, down_proj, act_fn]   →   [gate_proj, act_fn, up_proj, down_proj]
 
-Three sources, the strongest first:
+Four sources, the strongest first:
 
 1. equal values: what one node gives and another takes (same checksum) was given before it was taken;
-2. names: `input_layernorm` runs before `self_attn`, `q_proj` before `o_proj`, layer 2 before layer 10;
-3. the order in which the siblings are listed.
+2. what takes values that no node gave (`x + attention(x)`, made by the module around it) runs after its
+   siblings that take what the module was given, and after what is made of that;
+3. names: `input_layernorm` runs before `self_attn`, `q_proj` before `o_proj`, layer 2 before layer 10;
+4. the order in which the siblings are listed.
 """
 
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import lru_cache
 from graphlib import TopologicalSorter
 from heapq import heappop, heappush
+from itertools import takewhile
 from math import prod
 from zlib import crc32
 
 from firstdrift.dumps.nodes import of_role
 from firstdrift.groups import gathered, known, positions
-from firstdrift.model.tensor import Role, TensorRecord
+from firstdrift.model.tensor import Role, TensorRecord, is_floating
 from firstdrift.operators.paths import stage_of
 
 _DIGITS = re.compile(r"([0-9]{1,18})")
@@ -31,12 +34,16 @@ _LARGEST_ZEROS = 1024 * 1024
 
 
 def finish_order(
-    children: Mapping[str | None, Sequence[str]], labels: Mapping[str, str], flows: Iterable[tuple[str, str]]
+    children: Mapping[str | None, Sequence[str]],
+    labels: Mapping[str, str],
+    flows: Iterable[tuple[str, str]],
+    late: Collection[str] = (),
 ) -> tuple[list[str], int]:
     """Order nodes by when they finished: children before their parent, siblings as they ran.
 
     Labels are the last parts of names ("q_proj"; `OPERATOR` for operator calls), flows pairs of siblings of
-    which the first gave a value to the second. Says as well how many pairs of siblings a flow put in order.
+    which the first gave a value to the second, late what takes values that no node gave. Says as well how
+    many pairs of siblings a flow put in order.
     """
     takers: dict[str, set[str]] = defaultdict(set)
     for giver, taker in flows:
@@ -44,7 +51,7 @@ def finish_order(
     kept: list[int] = []
 
     def in_order(siblings: Sequence[str]) -> list[str]:
-        ordered, count = _follow_flows(_order_by_name(siblings, labels), takers)
+        ordered, count = _follow_flows(_order_by_name(siblings, labels), takers, late)
         kept.append(count)
         return ordered
 
@@ -92,6 +99,40 @@ def value_flows(
     return flows
 
 
+def takers_of_unmade(
+    tensors: Mapping[str, Sequence[TensorRecord]], parents: Mapping[str, str | None]
+) -> set[str]:
+    """Find the nodes that take fractions which no node gave and none around them took: made in between.
+
+    Something beside them takes what was made before. A container of which nothing was recorded takes what its
+    children take.
+    """
+    givers = nodes_by_value(tensors, Role.OUTPUT, _values)
+    takers = nodes_by_value(tensors, Role.INPUT, _values)
+    fractions = nodes_by_value(tensors, Role.INPUT, _values_of_fractions)
+    # What a node gives that it takes, it only passes on.
+    unmade = (value for value in fractions if givers[value] <= takers[value])
+    late = {
+        taker
+        for value in unmade
+        for taker in fractions[value]
+        if takers[value].isdisjoint(_line(taker, parents)[1:])
+    }
+    early = set().union(*takers.values()) - late
+    late, early = (_with_silent_around(names, tensors, parents) for names in (late, early))
+    beside = {parents[name] for name in early - late}
+    return {name for name in late if parents[name] in beside}
+
+
+def _with_silent_around(
+    names: Collection[str], tensors: Mapping[str, Sequence[TensorRecord]], parents: Mapping[str, str | None]
+) -> set[str]:
+    """Add to nodes the containers around them of which nothing was recorded, up to the first that ran."""
+    lines = (_line(name, parents)[1:] for name in names)
+    silent = (takewhile(lambda around: not tensors.get(around), line) for line in lines)
+    return set(names).union(*silent)
+
+
 def _innermost(sources: set[str], parents: Mapping[str, str | None]) -> list[str] | None:
     """Return the one source that no other lies in, and the nodes around it; None if that is not clear."""
     if len(sources) > _MOST_SOURCES:
@@ -118,6 +159,10 @@ def _values(records: Iterable[TensorRecord], role: Role) -> list[str]:
     return known(map(_value, of_role(records, role)))
 
 
+def _values_of_fractions(records: Iterable[TensorRecord], role: Role) -> list[str]:
+    return _values((record for record in records if is_floating(record.dtype)), role)
+
+
 def _value(record: TensorRecord) -> str | None:
     """Return what tells the values of a tensor from others, if anything does."""
     if record.digest is not None:
@@ -127,7 +172,7 @@ def _value(record: TensorRecord) -> str | None:
     said, shape = record.statistics, record.shape
     if said is None or shape is None or said.maximum == said.minimum or prod(shape) < _FEWEST:
         return None
-    return f"{shape}{said.maximum}{said.minimum}{said.mean}{said.norm}"
+    return f"{prod(shape)} {said.maximum}{said.minimum}{said.mean}{said.norm}"
 
 
 @lru_cache(maxsize=256)
@@ -156,8 +201,10 @@ def _order_by_name(siblings: Sequence[str], labels: Mapping[str, str]) -> list[s
     return [next(in_order) if name in stages else name for name in siblings]
 
 
-def _follow_flows(siblings: list[str], takers: Mapping[str, set[str]]) -> tuple[list[str], int]:
-    """Move siblings as little as it takes for givers to come before takers."""
+def _follow_flows(
+    siblings: list[str], takers: Mapping[str, set[str]], late: Collection[str]
+) -> tuple[list[str], int]:
+    """Move siblings as little as it takes for givers to come before takers, what is late after others."""
     place = positions(siblings)
     flows = [
         (place[giver], place[taker])
@@ -172,7 +219,8 @@ def _follow_flows(siblings: list[str], takers: Mapping[str, set[str]]) -> tuple[
             after[giver].add(taker)
             before[taker].add(giver)
     kept = sum(map(len, after.values()))
-    return [siblings[at] for at in _topological(len(siblings), before)], kept
+    keys = [(name in late, at) for at, name in enumerate(siblings)]
+    return [siblings[at] for at in _topological(keys, before)], kept
 
 
 def _reaches(*ends: tuple[Mapping[int, set[int]], int]) -> bool:
@@ -192,15 +240,15 @@ def _reaches(*ends: tuple[Mapping[int, set[int]], int]) -> bool:
     return False
 
 
-def _topological(count: int, before: Mapping[int, set[int]]) -> list[int]:
-    """Sort places so that each comes after those before it, otherwise ascending."""
-    sorter = TopologicalSorter({at: before.get(at, ()) for at in range(count)})
+def _topological(keys: Sequence[tuple[bool, int]], before: Mapping[int, set[int]]) -> list[int]:
+    """Sort places so that each comes after those before it, otherwise by their keys."""
+    sorter = TopologicalSorter({at: before.get(at, ()) for at in range(len(keys))})
     sorter.prepare()
-    ready: list[int] = []
+    ready: list[tuple[bool, int]] = []
     order: list[int] = []
     while sorter.is_active():
         for at in sorter.get_ready():
-            heappush(ready, at)
-        order.append(heappop(ready))
+            heappush(ready, keys[at])
+        order.append(heappop(ready)[1])
         sorter.done(order[-1])
     return order

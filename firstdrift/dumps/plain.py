@@ -22,7 +22,13 @@ from msgspec.structs import replace
 
 from firstdrift.dumps.checkpoint import Index, dequantised, is_shard, missing_shards, read_indexes
 from firstdrift.dumps.containers.contents import TensorHeader
-from firstdrift.dumps.execution_order import children_of, finish_order, natural_key, value_flows
+from firstdrift.dumps.execution_order import (
+    children_of,
+    finish_order,
+    natural_key,
+    takers_of_unmade,
+    value_flows,
+)
 from firstdrift.dumps.msprobe.file_names import FileName, calls_of, is_call_name, parse_file_name
 from firstdrift.dumps.nodes import counted, module_around, module_node, numbered
 from firstdrift.dumps.reader import DumpReader
@@ -369,7 +375,8 @@ def _build_slice(
     names = sorted({*modules, *chain.from_iterable(map(enclosing_paths, modules))}, key=natural_key)
     parents = {name: module_around(name) for name in names}
     labels = {name: last_part(name) for name in names}
-    order, count = finish_order(children_of(names, parents), labels, value_flows(modules, parents))
+    flows, late = value_flows(modules, parents), takers_of_unmade(modules, parents)
+    order, count = finish_order(children_of(names, parents), labels, flows, late)
     nodes = (
         module_node(name, module_path(name), at, parents[name], tuple(modules.get(name, ())))
         for at, name in enumerate(order, start=len(calls))

@@ -33,7 +33,13 @@ from typing import Final
 
 from msgspec import Struct
 
-from firstdrift.dumps.execution_order import children_of, finish_order, natural_key, value_flows
+from firstdrift.dumps.execution_order import (
+    children_of,
+    finish_order,
+    natural_key,
+    takers_of_unmade,
+    value_flows,
+)
 from firstdrift.dumps.msit.module_folder import ModuleFolder, read_module_folder
 from firstdrift.dumps.nodes import inputs_first, module_around
 from firstdrift.dumps.reader import DumpReader
@@ -348,8 +354,9 @@ def _in_order(
     """Derive the order in which nodes finish, from the values in the folders of one token."""
     parents = {name: outline.parent for name, outline in outlines.items()}
     labels = {name: outline.label for name, outline in outlines.items()}
-    flows = value_flows({name: folder.tensors for name, folder in folders.items()}, parents)
-    order, count = finish_order(children_of(outlines, parents), labels, flows)
+    tensors = {name: folder.tensors for name, folder in folders.items()}
+    flows, late = value_flows(tensors, parents), takers_of_unmade(tensors, parents)
+    order, count = finish_order(children_of(outlines, parents), labels, flows, late)
     rest = "definition" if has_tree else "folder_names"
     derived = Message.of(f"dumps.order.from_module_names_and_{rest}", orderings=count)
     return _Skeleton(

@@ -17,7 +17,13 @@ from typing import Final, TypeAlias
 
 from msgspec import Struct
 
-from firstdrift.dumps.execution_order import children_of, finish_order, natural_key, value_flows
+from firstdrift.dumps.execution_order import (
+    children_of,
+    finish_order,
+    natural_key,
+    takers_of_unmade,
+    value_flows,
+)
 from firstdrift.dumps.msprobe.tree import Construct, repair_parents
 from firstdrift.dumps.nodes import call_node
 from firstdrift.groups import gathered, known, not_in, positions
@@ -112,14 +118,14 @@ def _orders(
     parents: Mapping[str, str | None],
 ) -> tuple[list[str], list[str], int]:
     """Return the modules of both passes in their order, and how many orderings equal values gave."""
-    flows = value_flows(modules, parents)
+    flows, late = value_flows(modules, parents), takers_of_unmade(modules, parents)
     forward = [name for name in modules if parts[name].direction != "backward"]
-    order, moved = finish_order(children_of(forward, parents), labels_of(parts), flows)
+    order, moved = finish_order(children_of(forward, parents), labels_of(parts), flows, late)
     place = {with_direction(name, "backward"): at for at, name in enumerate(order)}
     backward = [name for name in modules if parts[name].direction == "backward"]
     backward.sort(key=lambda name: -place.get(name, len(place)))
     labels = {name: name for name in backward}
-    backward_order, backward_moved = finish_order(children_of(backward, parents), labels, flows)
+    backward_order, backward_moved = finish_order(children_of(backward, parents), labels, flows, late)
     return order, backward_order, moved + backward_moved
 
 

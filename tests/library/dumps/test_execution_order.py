@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
-from firstdrift.dumps.execution_order import finish_order, natural_key, value_flows
+from firstdrift.dumps.execution_order import finish_order, natural_key, takers_of_unmade, value_flows
 from firstdrift.dumps.msprobe.reader import MsprobeReader
 from firstdrift.model.names import enclosing_paths
 from firstdrift.model.node import Direction, NodeKind
@@ -117,6 +118,11 @@ def tensor(role: Role, value: str) -> TensorRecord:
 
 def flows_of(**values: str) -> set[tuple[str, str]]:
     """Find the flows of nodes given as `a_x="p>q"`: a.x takes p and gives q."""
+    return value_flows(tensors_of(values), PARENTS)
+
+
+def tensors_of(values: dict[str, str]) -> dict[str, list[TensorRecord]]:
+    """Make the tensors of nodes given as `a_x="p>q"`: a.x takes p and gives q."""
     tensors = {}
     for name, text in values.items():
         taken, _, given_ = text.partition(">")
@@ -124,7 +130,7 @@ def flows_of(**values: str) -> set[tuple[str, str]]:
             *(tensor(Role.INPUT, value) for value in taken),
             *(tensor(Role.OUTPUT, value) for value in given_),
         ]
-    return value_flows(tensors, PARENTS)
+    return tensors
 
 
 @pytest.mark.parametrize(
@@ -148,14 +154,46 @@ def test_values_flow(values: dict[str, str], flows: set[tuple[str, str]]) -> Non
     assert flows_of(**values) == flows
 
 
+@pytest.mark.parametrize(
+    ("values", "late"),
+    [
+        pytest.param({"root": "p>", "a": "p>q", "b": "r>"}, {"b"}, id="what the module made"),
+        pytest.param({"root": "p>", "a": "p>q", "b": "q>"}, set(), id="not what a sibling gave"),
+        pytest.param({"a": ">q", "b": "q>", "c": "r>"}, {"c"}, id="what nobody gave beside others"),
+        pytest.param({"a": ">q", "c": "r>"}, set(), id="not where nothing beside takes what was made before"),
+        pytest.param({"root": "p>", "b": "p>", "c": "r>r"}, {"c"}, id="what is passed on was made by others"),
+        pytest.param({"root": "p>", "b": "p>", "a_x": "r>"}, {"a"}, id="through a container"),
+        pytest.param({"root": "p>", "b": "p>", "a": "p>", "a_x": "r>"}, set(), id="not through what ran"),
+    ],
+)
+def test_what_takes_what_no_node_gave_is_late(values: dict[str, str], late: set[str]) -> None:
+    assert takers_of_unmade(tensors_of(values), PARENTS) - {"a.x"} == late
+
+
+def test_whole_numbers_that_no_node_gave_are_there_from_the_start() -> None:
+    positions = replace(tensor(Role.INPUT, "r"), dtype="int64")
+    tensors = tensors_of({"root": "p>", "a": "p>"}) | {"b": [positions]}
+    assert takers_of_unmade(tensors, PARENTS) == set()
+
+
+def test_what_takes_the_input_of_the_module_runs_before_what_takes_what_was_made_of_it() -> None:
+    children = {None: ["ffn_norm", "attention", "operator_norm"]}
+    labels = {name: name for name in children[None]}
+    flows = {("operator_norm", "attention")}
+    assert finish_order(children, labels, flows, {"ffn_norm"})[0] == [
+        "operator_norm",
+        "attention",
+        "ffn_norm",
+    ]
+
+
 def test_recorded_statistics_stand_for_values_where_there_is_no_checksum() -> None:
     known = Statistics(2.0, -1.0, 0.25, 3.5)
     constant = Statistics(1.0, 1.0, 1.0, 2.0)
 
     def flow(statistics: Statistics) -> set[tuple[str, str]]:
-        given_, taken = (
-            TensorRecord(role, "0", "float32", (2, 8), statistics) for role in (Role.OUTPUT, Role.INPUT)
-        )
+        shapes = {Role.OUTPUT: (2, 8), Role.INPUT: (16,)}
+        given_, taken = (TensorRecord(role, "0", "float32", of, statistics) for role, of in shapes.items())
         return value_flows({"a": [given_], "b": [taken]}, PARENTS)
 
     assert flow(known) == {("a", "b")}
