@@ -242,8 +242,16 @@ def explained_by_training(evidence: Evidence, pair: int) -> float:
         return 0.0
     if evidence.plan.pairs[pair].golden.key in BUFFERS:
         return math.inf
-    known = evidence.before.training
-    name, measured = evidence.parameter_name(pair), evidence.measurements[pair]
-    quiet = evidence.limits.floor * evidence.pair_errors[pair].roundoff
-    allowed = known.allowed(name, measured, evidence.typical_move, quiet) if known is not None else None
+    allowed = evidence.allowed_by_training(pair)
     return evidence.limits.later_step_parameters if allowed is None else allowed
+
+
+def apart_by_training(evidence: Evidence, error: RowErrors) -> float:
+    """Return how far apart training may have taken the parameters of a row, of which statistics alone tell.
+
+    Their statistics may agree all the same: elements that turned the other way make no norm larger.
+    """
+    if not evidence.is_later_step:
+        return 0.0
+    told = (at for at in error.parameters if evidence.measurements[at].kind is STATISTICS)
+    return max((evidence.allowed_by_training(at) or 0.0 for at in told), default=0.0)

@@ -21,7 +21,7 @@ from firstdrift.metrics.statistics import is_whole
 from firstdrift.model.node import API, BACKWARD, MODULE
 from firstdrift.model.tensor import INPUT, ROUNDING
 from firstdrift.verdict.added_inside import added_inside, explained_by_added
-from firstdrift.verdict.case import Case, Progress, case_of
+from firstdrift.verdict.case import Case, Progress, apart_by_training, case_of
 from firstdrift.verdict.classes import ENTERED, ClassRule, rule_of
 from firstdrift.verdict.conditioning import error_of_sum
 from firstdrift.verdict.confidence import Excess
@@ -254,7 +254,8 @@ def _go_on(case: Case, own: Classified) -> None:
     progress.see(error)
     see_gain(case)
     if case.evidence.is_later_step and not case.weights:
-        progress.trained = max(progress.trained, _finite(error.parameter))
+        apart = apart_by_training(case.evidence, error)
+        progress.trained = max(progress.trained, _finite(error.parameter), apart)
 
 
 def _begin_fault(case: Case) -> None:

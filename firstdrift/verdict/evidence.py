@@ -30,7 +30,7 @@ from firstdrift.verdict.pair_error import PairError
 from firstdrift.verdict.router_ties import Choice, find_choices
 from firstdrift.verdict.row_errors import RowErrors, fingerprint, known_parameters, row_errors
 from firstdrift.verdict.systematic import SystematicWeights, in_weights, weights_of
-from firstdrift.verdict.training import Training, parameter_name
+from firstdrift.verdict.training import BUFFERS, Training, parameter_name
 from firstdrift.verdict.tree import TreeRow, holds_gradients, rows_by_match
 
 
@@ -247,6 +247,14 @@ class Evidence:
         pairs = (at for error in self.errors for at in error.parameters)
         moves = (self.before.training.moved(self.parameter_name(at), self.measurements[at]) for at in pairs)
         return median(known(moves) or [0.0])
+
+    def allowed_by_training(self, pair: int) -> float | None:
+        """Return how far apart the step before may have taken a parameter; None where that is not known."""
+        known = self.before.training
+        if known is None or self.plan.pairs[pair].golden.key in BUFFERS:
+            return None
+        quiet = self.limits.floor * self.pair_errors[pair].roundoff
+        return known.allowed(self.parameter_name(pair), self.measurements[pair], self.typical_move, quiet)
 
     def parameter_name(self, pair: int) -> str:
         """Name a parameter in the same way in each step."""

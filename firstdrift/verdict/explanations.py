@@ -15,7 +15,7 @@ from typing import ClassVar, Final, TypeAlias
 from firstdrift.metrics.measurement import DATA, STATISTICS
 from firstdrift.model.node import BACKWARD
 from firstdrift.operators.kinds import OpKind
-from firstdrift.verdict.case import Case, Scope
+from firstdrift.verdict.case import Case, Scope, apart_by_training
 from firstdrift.verdict.conditioning import error_of_terms
 from firstdrift.verdict.gradients import explained_gradient
 from firstdrift.verdict.layer_outliers import peer_group
@@ -97,7 +97,8 @@ def _follows_a_choice(case: Case) -> bool:
 
 
 def _trained(case: Case) -> float:
-    own = 0.0 if case.weights else case.error.parameter or 0.0
+    trained = apart_by_training(case.evidence, case.error)
+    own = 0.0 if case.weights else max(case.error.parameter or 0.0, trained)
     before = case.progress.trained
     return max(own, before) if before and _shows_a_part(case) else own
 

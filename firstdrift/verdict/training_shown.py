@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterator, Mapping
 
+from firstdrift.metrics.measurement import STATISTICS
 from firstdrift.model.node import BACKWARD
 from firstdrift.model.tensor import GRADIENT, OUTPUT
 from firstdrift.verdict.evidence import Evidence
@@ -31,8 +32,14 @@ def _parameters(evidence: Evidence, noises: Mapping[str, float]) -> Iterator[tup
         for at in error.parameters:
             measured, name = evidence.measurements[at], parameter_name(evidence.plan.pairs[at], row)
             golden = ends_of(measured.golden)
-            value = evidence.pair_errors[at].value
             if golden is not None:
-                is_known = value is not None and math.isfinite(value)
-                difference = value * measured.golden_norm if value is not None and is_known else 0.0
-                yield name, Trained(golden, difference, noises.get(name))
+                yield name, Trained(golden, _difference(evidence, at), noises.get(name))
+
+
+def _difference(evidence: Evidence, at: int) -> float:
+    """Return the norm of the difference of a parameter: from statistics, the most that training explains."""
+    measured, value = evidence.measurements[at], evidence.pair_errors[at].value
+    apart = value if value is not None and math.isfinite(value) else 0.0
+    if measured.kind is STATISTICS:
+        apart = max(apart, evidence.allowed_by_training(at) or 0.0)
+    return apart * measured.golden_norm

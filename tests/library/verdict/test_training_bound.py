@@ -3,11 +3,18 @@
 import math
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from library.verdict.made_slices import Call, make, values_of
 
 from firstdrift.metrics.measurement import Measurement, MeasurementKind, SideSummary
+from firstdrift.metrics.statistics import measure_statistics
+from firstdrift.model.slice import Coordinates
+from firstdrift.verdict.case import apart_by_training
+from firstdrift.verdict.evidence import Before, Evidence, evidence_of
 from firstdrift.verdict.training import Trained, Training
+from firstdrift.verdict.training_shown import training_of
 
 SIZE, RATE, DECAY = 4096, 1e-3, 0.0
 QUIET = 32 * 2.0**-24
@@ -83,3 +90,44 @@ def test_what_turns_are_whole_elements_of_gradients_that_differ() -> None:
         )
         assert allowed is not None
         assert (apart <= allowed) is is_allowed
+
+
+NOISE = 0.04
+
+
+def second_step(*, by_statistics: bool) -> Evidence:
+    """Make a step after one that moved the elements of a weight by RATE; what is known of it agrees."""
+    weight = values_of("weight")
+    made = make(
+        Call(
+            "Module.fc.Linear.forward.0", inputs=[0.0], parameters={"weight": (weight, weight)}, outputs=[0.0]
+        ),
+        Call("Module.fc.Linear.parameters_grad", gradients={"weight": NOISE}),
+        coordinates=Coordinates(step=1),
+    )
+    measurements = tuple(map(as_statistics, made.measurements)) if by_statistics else made.measurements
+    top, bottom = ends(weight)
+    before = Training({"fc:weight": Trained((top - RATE, bottom - RATE), 0.0, NOISE)}, NOISE)
+    return evidence_of(made.plan, made.rows, measurements, before=Before(before))
+
+
+def as_statistics(measured: Measurement) -> Measurement:
+    assert measured.golden is not None
+    assert measured.target is not None
+    return measure_statistics(measured.golden, measured.target)
+
+
+@pytest.mark.parametrize("by_statistics", [True, False], ids=["statistics", "values"])
+def test_what_a_step_may_have_turned_is_carried_on_where_statistics_cannot_tell(
+    *, by_statistics: bool
+) -> None:
+    evidence = second_step(by_statistics=by_statistics)
+    forward = next(row for row in evidence.rows if row.direction == "forward")
+    apart, shown = apart_by_training(evidence, evidence.errors[forward.index]), training_of(evidence)
+    weight = values_of("weight")
+    expected = (
+        2.0 * RATE * math.sqrt(weight.size * (9.0 * NOISE + 1.0 / weight.size)) if by_statistics else 0.0
+    )
+    assert apart * np.linalg.norm(weight) == pytest.approx(expected, rel=1e-3)
+    assert shown is not None
+    assert shown.parameters["fc:weight"].difference == pytest.approx(expected, rel=1e-3)
