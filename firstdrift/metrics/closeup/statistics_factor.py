@@ -18,11 +18,28 @@ def factor_of(golden: SideSummary, target: SideSummary) -> Message | None:
         return None
     same = (_ratio(golden.maximum, target.maximum), _ratio(golden.minimum, target.minimum))
     turned = (_ratio(golden.minimum, target.maximum), _ratio(golden.maximum, target.minimum))
-    for factor, ends in ((norms, same), (-norms, turned)):
-        off = [math.inf if ratio is None else abs(ratio - factor) for ratio in ends]
-        if max(off) < _LEAVES * abs(factor - 1.0):
-            return Message.of("hint.line", line=line_says(factor))
+    limit = _LEAVES * (norms + 1.0)
+    if _off(same, norms) < _LEAVES * abs(norms - 1.0):
+        return Message.of("hint.line", line=line_says(norms))
+    if _off(turned, -norms) < limit and _shows_a_sign(golden, target, _off(same, norms), limit):
+        return Message.of("hint.line", line=line_says(-norms))
     return None
+
+
+def _off(ratios: tuple[float | None, ...], factor: float) -> float:
+    return max(math.inf if ratio is None else abs(ratio - factor) for ratio in ratios)
+
+
+def _shows_a_sign(golden: SideSummary, target: SideSummary, off_if_kept: float, limit: float) -> bool:
+    """Tell whether another sign shows: in the mean if it is no chance, else in ends that are not alike.
+
+    Of numbers that lie around zero evenly, the other sign has the same statistics.
+    """
+    mean, norm = golden.mean, golden.known_norm
+    if not mean or not norm or not golden.size or abs(mean) * math.sqrt(golden.size) <= _LEAVES * norm:
+        return off_if_kept >= limit
+    kept = _ratio(mean, target.mean)
+    return kept is not None and kept < 0.0
 
 
 def _ratio(golden: float | None, target: float | None) -> float | None:

@@ -24,6 +24,25 @@ def test_another_sign_is_said() -> None:
 
 
 @pytest.mark.parametrize(
+    ("golden", "target", "is_flipped"),
+    [
+        (SideSummary(100, 3.0, -3.0, 1e-9, 8.0), SideSummary(100, 3.01, -2.99, -1e-9, 8.0), False),
+        (SideSummary(100, 3.0, -3.0, None, 8.0), SideSummary(100, 3.0, -3.0, None, 8.0), False),
+        (SideSummary(100, 3.0, -3.0, 0.2, 8.0), SideSummary(100, 3.0, -3.0, -0.2, 8.0), True),
+        (SideSummary(100, 3.0, -2.0, 0.2, 8.0), SideSummary(100, 2.0, -3.0, 0.2, 8.0), False),
+        (SideSummary(100, 3.0, -2.0, None, 8.0), SideSummary(100, 2.0, -3.0, None, 8.0), True),
+    ],
+    ids=["even", "even, no mean", "even, its mean turned", "its mean stayed", "its ends turned"],
+)
+def test_another_sign_is_said_only_where_it_shows(
+    golden: SideSummary, target: SideSummary, *, is_flipped: bool
+) -> None:
+    said = factor_of(golden, target)
+    assert (said is not None) is is_flipped
+    assert said is None or "hint.flipped" in ids_of(said)
+
+
+@pytest.mark.parametrize(
     "target",
     [
         times(1.0),
