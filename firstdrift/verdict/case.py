@@ -25,6 +25,7 @@ from firstdrift.verdict.fixed_thresholds import MADE_OF, STATISTICS_ROUNDING
 from firstdrift.verdict.layer_outliers import PeerGroup
 from firstdrift.verdict.movable_thresholds import Thresholds
 from firstdrift.verdict.row_errors import RowErrors
+from firstdrift.verdict.systematic import ROUNDED
 from firstdrift.verdict.training import BUFFERS
 from firstdrift.verdict.tree import TreeRow
 
@@ -205,8 +206,7 @@ def _excess(evidence: Evidence, pair: int, roundoff: float) -> float:
     whole = measured.errors.relative_l2 if trained and measured.errors is not None else error.value
     if pair in evidence.made_weights and measured.errors is not None:
         whole = max(measured.errors.relative_l2, error.value / MADE_OF.value)
-    # What all others have is no excuse for another difference.
-    roundoff = max(error.roundoff, evidence.stored) if evidence.systematic_weights else roundoff
+    roundoff = max(error.roundoff, _stored(evidence, pair)) if evidence.systematic_weights else roundoff
     rounding = evidence.limits.parameter_floor * roundoff
     if measured.kind is not STATISTICS:
         return min(whole, error.value) / (rounding + trained)
@@ -214,6 +214,17 @@ def _excess(evidence: Evidence, pair: int, roundoff: float) -> float:
     rounding = max(2.0 * rounding, STATISTICS_ROUNDING.value * evidence.limits.roundoff_float32)
     ends = 0.0 if trained else _excess_of_ends(evidence, pair, roundoff)
     return max(min(whole, error.value) / (rounding + trained), ends)
+
+
+def _stored(evidence: Evidence, pair: int) -> float:
+    """Return the roundoff that a weight was stored in, or made of weights that were all rounded to a format.
+
+    What all others have is an excuse for what may be computed from them, and for no other difference.
+    """
+    systematic = evidence.systematic_weights
+    if systematic is None or systematic.rule is not ROUNDED or pair not in evidence.made_weights:
+        return evidence.stored
+    return max(evidence.stored, systematic.level)
 
 
 def _excess_of_ends(evidence: Evidence, pair: int, roundoff: float) -> float:

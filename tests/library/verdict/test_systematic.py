@@ -132,6 +132,16 @@ def test_a_weight_that_differs_otherwise_is_named() -> None:
     assert judged.first.node_class is NodeClass.WEIGHTS_DIFFER
 
 
+@pytest.mark.parametrize(("off", "is_named"), [(2.0**-9, False), (0.02, True)])
+def test_what_is_computed_from_rounded_weights_is_off_by_a_rounding(off: float, *, is_named: bool) -> None:
+    weight, words = values_of("computed", (48, 32)), values_of("words")
+    other, name = with_error(weight, off, "computed"), "Functional.linear.0.forward"
+    gave = _times(words, weight), _times(words, other)
+    judged = judge(Call(name, None, [(words, words), (weight, other)], [gave]), *network(to_bfloat16))
+    assert rules(judged.said) == ["rounded"]
+    assert judged.origins == [name] * is_named
+
+
 def test_a_weight_that_is_much_further_off_is_named_where_its_largest_element_is_kept() -> None:
     def spoilt(weight: Array) -> Array:
         other = to_bits(8)(weight)
