@@ -24,6 +24,7 @@ _MSIT_DUMPS: Final = (
     *[("statistics", "msit")] * 2,
 )
 _DUMPS_OF_RANKS: Final = [one for one in _DUMPS if one[1] != "L1"]
+_OF_ALL_WEIGHTS: Final = frozenset({"weights_bf16", "weights_int8", "weights_scaled", "weights_other"})
 _SHORT: Final = {"statistics": "stat", "tensor": "tens"}
 
 
@@ -106,12 +107,18 @@ def _job(dice: Dice, architecture: Architecture, kind: str, number: int, shares:
         if "gen" not in modes:
             return None
         mode = "gen"
-        task, level = dice.one_of(_MSIT_DUMPS)
+        task, level = msit_dump(kind, dice.one_of(_MSIT_DUMPS))
     if mode == "steps" and task == "tensor":
         level = "L0"
     lower = [dtype] if dtype != "fp32" else []
     name = ".".join([kind, architecture.name, mode, _SHORT[task], level, *lower, str(number)])
     return Job(name, kind, architecture.name, mode, task, level, dtype, kind in VARIATIONS, 1000 + number)
+
+
+def msit_dump(kind: str, drawn: tuple[str, str]) -> tuple[str, str]:
+    """Return what msit writes of a pair: of another checkpoint its weights too."""
+    task, level = drawn
+    return (task, "msit_weights") if kind in _OF_ALL_WEIGHTS else (task, level)
 
 
 def _shows_in_16_bits(kind: str) -> bool:

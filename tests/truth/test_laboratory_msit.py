@@ -17,6 +17,7 @@ from torch import Tensor, nn
 sys.path.append(str(Path(__file__).parents[2] / "benchmarks" / "truth"))
 
 from msit_layout import Parts, Recorder
+from plan import msit_dump
 
 from firstdrift.dumps.detect import open_dump
 
@@ -100,3 +101,8 @@ def test_what_is_written_is_read_as_a_dump_of_msit(tmp_path: Path) -> None:
     written(tmp_path, Parts(weights=True))
     slices = open_dump(tmp_path).slices
     assert [one.coordinates.token for one in slices] == [0, 1]
+
+
+@pytest.mark.parametrize(("kind", "level"), [("weights_bf16", "msit_weights"), ("no_residual", "msit")])
+def test_what_all_weights_have_is_tried_where_weights_are_written(kind: str, level: str) -> None:
+    assert msit_dump(kind, ("tensor", "msit")) == ("tensor", level)
