@@ -67,6 +67,7 @@ def roles(dumped: Slice) -> dict[str, Key]:
     names = {node.path.rpartition(".")[2] for node in modules}
     found: dict[str, Key] = {}
     calls: Counter[tuple[Role, Direction]] = Counter()
+    norm_inside = {node.path for node in modules if _has_norm_inside(node)}
     for node in modules:
         if node.tensors and all(record.role.value == "gradient" for record in node.tensors):
             continue
@@ -76,10 +77,22 @@ def roles(dumped: Slice) -> dict[str, Key]:
             has_four_norms="post_feedforward_layernorm" in names,
             gated=_is_gated(modules),
         )
-        if role is not None:
+        if role is not None and not _does_nothing(node):
+            norm = {"norm1" if "q" in role.parts else "norm2"} if node.path in norm_inside else set()
+            role = Role(role.layer, role.parts | norm)
             found[node.name] = (role, node.direction, calls[role, node.direction])
             calls[role, node.direction] += 1
     return found
+
+
+def _does_nothing(node: Node) -> bool:
+    """Tell whether what stands in the place of a norm is none."""
+    return node.type_name == "IdentityOp" and "norm" in node.path
+
+
+def _has_norm_inside(node: Node) -> bool:
+    """Tell whether a linear module has the norm before it inside."""
+    return any(record.key == "layer_norm_weight" for record in node.tensors)
 
 
 def _is_gated(modules: Iterable[Node]) -> bool:

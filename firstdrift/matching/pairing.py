@@ -68,6 +68,7 @@ class Join(Struct, frozen=True):
         compiled: whether one side was compiled from the other, so that the sources of its nodes say which
             tensors are the same.
         experts: numbers of the experts of which one side has the operators one by one; as of `Op`.
+        has_norm: whether the first of the several is a norm that the one begins with.
     """
 
     golden: tuple[int, ...]
@@ -77,6 +78,7 @@ class Join(Struct, frozen=True):
     reasons: Messages
     compiled: bool = False
     experts: tuple[int, ...] = ()
+    has_norm: bool = False
 
     def pairs(self) -> Iterator[Pair]:
         """Return each golden node with each target node."""

@@ -19,6 +19,7 @@ from firstdrift.matching.fused.stacked_experts import pair_stacks
 from firstdrift.matching.implementations.boundaries import with_boundaries
 from firstdrift.matching.implementations.element_order import with_order_of_layers
 from firstdrift.matching.implementations.handed_on import add_handed_on
+from firstdrift.matching.implementations.norm_inside import pair_with_norm
 from firstdrift.matching.implementations.pair_tensors import Pairer, pairer_of, with_views
 from firstdrift.matching.implementations.token_order import as_recorded as left_as_recorded
 from firstdrift.matching.implementations.token_order import by_sequence, say_order, turned_batch
@@ -107,7 +108,7 @@ def _pair_tensors(
         first = [seen[0][index] for index in indexes[0]]
         second = [seen[1][index] for index in indexes[1]]
         if found.joined:
-            tensors.add(_pair_join(len(matches), joins[indexes[1]], (first, second), work))
+            tensors.add(_pair_join(len(matches), joins[indexes[1]], (first, second), work, pairer))
         elif found.doubtful:  # a person has yet to confirm it
             tensors.leave(len(matches), first, second)
         elif pairer is not None and found.origin not in _SAID and any(map(is_operator, first + second)):
@@ -168,10 +169,14 @@ def _pair_single(
         tensors.pair(row, *nodes)
 
 
-def _pair_join(row: int, join: Join, nodes: tuple[list[Node], list[Node]], work: Pairing) -> TensorPairing:
+def _pair_join(
+    row: int, join: Join, nodes: tuple[list[Node], list[Node]], work: Pairing, pairer: Pairer | None
+) -> TensorPairing:
     """Pair the tensors of what was fused; those that a mapping file names are no parts of others."""
     own = TensorPairing()
-    if join.experts:
+    if join.has_norm and pairer is not None:
+        pair_with_norm(own, row, nodes, pairer)
+    elif join.experts:
         pair_experts(own, row, *nodes, join.experts)
     elif join.compiled:
         pair_compiled(own, row, *nodes)

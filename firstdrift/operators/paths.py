@@ -165,3 +165,9 @@ def _further_names() -> tuple[tuple[re.Pattern[str], int], ...]:
     known = registry()
     entries = (entry for entry in known.modules.values() if entry.order_like)
     return tuple((re.compile(entry.order_like), known.stages[entry.stage]) for entry in entries)
+
+
+def parameter_of_norm_inside(key: str) -> str:
+    """Return what a parameter is of the norm that its module begins with ("weight"); "" if it is of none."""
+    found = path_pattern("norm_inside.parameter").search(key)
+    return "" if found is None else found["name"]

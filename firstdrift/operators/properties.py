@@ -26,8 +26,16 @@ def last_part(type_name: str) -> str:
 @lru_cache(_MOST_REMEMBERED)
 def error_model(type_name: str) -> ErrorModel:
     """Say how the errors of its inputs become that of an operator's output: the first model of its names."""
-    known = (entry.error for entry in operators_named(snake_case(last_part(type_name))))
-    return next(filter(None, known), ErrorModel.NONE)
+    named = operators_named(snake_case(last_part(type_name)))
+    if any(entry.begins_with_norm for entry in named):
+        return ErrorModel.NONE  # neither that of the norm, nor that of what follows
+    return next((entry.error for entry in named if entry.error), ErrorModel.NONE)
+
+
+@lru_cache(_MOST_REMEMBERED)
+def begins_with_norm(type_name: str) -> bool:
+    """Tell whether a module norms what it takes before it does what its kind says."""
+    return any(entry.begins_with_norm for entry in operators_named(snake_case(last_part(type_name))))
 
 
 @lru_cache(_MOST_REMEMBERED)

@@ -55,6 +55,7 @@ class Operator(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
         message: whether a call of it sends to one other rank, receives from one, or does several of these.
         passes_on: its output has the values of its input, in another dtype, shape or layout.
         transposes: its output has them in another order.
+        begins_with_norm: it norms what it takes before it does what its kind says.
         is_given: it stands for an input or a constant of a graph.
         call_only: no module is called as torch calls it.
         after_passes: it runs after the last pass of a step.
@@ -82,6 +83,7 @@ class Operator(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     message: Literal["", "sends", "receives", "several"] = ""
     passes_on: bool = False
     transposes: bool = False
+    begins_with_norm: bool = False
     is_given: bool = False
     call_only: bool = False
     after_passes: bool = False

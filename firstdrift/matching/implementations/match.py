@@ -14,6 +14,7 @@ from firstdrift.matching.cross_framework.layer_ops import Layer, Line, lay_out
 from firstdrift.matching.cross_framework.match import add_aligned, called, is_convincing, is_topology
 from firstdrift.matching.implementations.activations import activations
 from firstdrift.matching.implementations.layer_votes import LayerPair, by_majority, layer_pair
+from firstdrift.matching.implementations.norm_inside import has_norm_inside, with_norm
 from firstdrift.matching.implementations.other_implementation import (
     ModulesAlone,
     are_other_implementations,
@@ -60,8 +61,10 @@ def match_implementations(work: Pairing, golden: Slice, target: Slice) -> bool:
         return True
     inner.lines = lines
     add_aligned(inner, aligned)
-    sure = (nodes for nodes, found in inner.matches() if not found.doubtful)
+    sure = (with_norm(inner, nodes) for nodes, found in inner.matches() if not found.doubtful)
     elected = by_majority(list(_layer_pairs(inner, aligned)), sure)
+    for nodes, _ in elected:
+        inner.partners.update((golden, nodes[1][0]) for golden in nodes[0] if golden not in inner.partners)
     for nodes, is_elected in elected:
         _transfer(work, inner, sides, _innermost(inner, nodes), is_elected=is_elected)
     _match_left(
@@ -148,7 +151,8 @@ def _transfer(
         score, reasons = found.score, found.reasons
     pair = golden[0], target[0]
     if not len(golden) == len(target) == 1:
-        work.add_join(Join(golden, target, Origin.STRUCTURE, score, reasons))
+        has_norm = has_norm_inside(work, (golden, target))
+        work.add_join(Join(golden, target, Origin.STRUCTURE, score, reasons, has_norm=has_norm))
     elif work.is_free(pair) and _have_one_place(work, pair):
         work.add_same_place(pair)
     elif work.is_free(pair):

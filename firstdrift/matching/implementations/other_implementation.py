@@ -16,9 +16,11 @@ from msgspec.structs import replace
 from firstdrift.groups import seconds
 from firstdrift.matching.implementations.containers import with_containers
 from firstdrift.matching.implementations.thresholds import LEAST_LEAVES, SAME_CLASSES, SAME_CODE
+from firstdrift.matching.structure.statistics_similarity import value_key
 from firstdrift.matching.tree import SliceTree, holds_gradients, is_operator
 from firstdrift.model.node import Direction, Node
 from firstdrift.model.slice import Slice, SliceListing
+from firstdrift.model.tensor import Role
 from firstdrift.operators.kinds import OpKind
 from firstdrift.operators.recognise import kind_of
 
@@ -91,7 +93,7 @@ def modules_alone(listing: SliceListing, tree: SliceTree) -> ModulesAlone:
         replace(
             node,
             parent=next((places[around].name for around in tree.around(at) if around in places), None),
-            type_name="" if node.type_name in vague else node.type_name,
+            type_name="" if node.type_name in vague and not _is_no_norm(node) else node.type_name,
         )
         for at, node in places.items()
     ]
@@ -102,6 +104,17 @@ def modules_alone(listing: SliceListing, tree: SliceTree) -> ModulesAlone:
 
 def _is_forward_module(node: Node) -> bool:
     return not is_operator(node) and node.direction is not Direction.BACKWARD and not holds_gradients(node)
+
+
+def _is_no_norm(node: Node) -> bool:
+    """Tell whether what is called a norm gives what it takes: it stands where others have one."""
+    if kind_of(replace(node, type_name="")) is not OpKind.NORM:
+        return False
+    taken, given = (
+        [value_key(record) for record in node.records(role) if record.is_tensor]
+        for role in (Role.INPUT, Role.OUTPUT)
+    )
+    return bool(taken) and None not in taken and taken[:1] == given
 
 
 def _vague_classes(nodes: Iterable[Node], holding: Container[str]) -> set[str]:

@@ -13,6 +13,7 @@ over in its own way: it is paired by name only.
 
 from collections import Counter
 from collections.abc import Hashable, Iterator, Sequence
+from itertools import product, starmap
 from typing import TypeAlias
 
 from msgspec import Struct, field
@@ -33,6 +34,7 @@ from firstdrift.matching.plan import Joining, Messages, TensorPair
 from firstdrift.matching.structure.statistics_similarity import value_key
 from firstdrift.matching.tensors import TensorPairing
 from firstdrift.matching.tree import Place, SliceTree, tensors_of
+from firstdrift.model.names import with_direction
 from firstdrift.model.node import Direction, Node
 from firstdrift.model.tensor import Role, TensorRecord, ViewStep, is_floating, shared_location
 from firstdrift.operators.kinds import OpKind
@@ -75,6 +77,8 @@ class Pairer(Struct, frozen=True):
         turned: of others, the weights that say in what order they lie; none where no values were saved.
         linear: the matches of linear modules so far.
         weights: their weights, where values were saved, by the paths of both.
+        inside: what was made inside of a module of the other run, by its key, of either run.
+        apart: modules, by the names of both, of which one is given what was made so.
     """
 
     golden: Side
@@ -84,6 +88,8 @@ class Pairer(Struct, frozen=True):
     turned: dict[int, tuple[TensorRecord, ...]] = field(default_factory=dict)
     linear: set[int] = field(default_factory=set)
     weights: dict[tuple[str, str], TensorPair | None] = field(default_factory=dict)
+    inside: tuple[set[Hashable], set[Hashable]] = field(default_factory=lambda: (set(), set()))
+    apart: set[tuple[str, str]] = field(default_factory=set)
 
     def pair(self, tensors: TensorPairing, row: int, golden: Node, target: Node) -> None:
         """Pair the tensors of two modules that are a match, and list what is left over."""
@@ -113,6 +119,12 @@ class Pairer(Struct, frozen=True):
             pairs = with_order_of_forward(pairs, weight)
         tensors.pairs += pairs
         tensors.leave(row, [golden], [target], taken)
+
+    def stays_inside(self, node: Node, *, is_golden: bool) -> None:
+        """Remember that what a module gives stays inside of a module of the other run."""
+        if node.direction is not Direction.BACKWARD:
+            keys = map(value_key, _in(node, Role.OUTPUT))
+            self.inside[not is_golden].update(key for key in keys if key is not None)
 
     def pair_operators(self, tensors: TensorPairing, row: int, golden: Node, target: Node) -> None:
         """Pair the tensors of two operators that are a match, if they are the same quantities.
@@ -165,8 +177,22 @@ class Pairer(Struct, frozen=True):
 
     def _are_made_apart(self, golden: TensorRecord, target: TensorRecord) -> bool:
         """Tell whether two inputs were made by what is not the same, as what made them tells."""
+        if golden.role is not Role.INPUT:
+            return False
         made = self._made(golden, target)
-        return golden.role is Role.INPUT and None not in made and made[0] != made[1]
+        return self._is_inside(golden, target) or (None not in made and made[0] != made[1])
+
+    def _is_inside(self, golden: TensorRecord, target: TensorRecord) -> bool:
+        """Tell whether one of two tensors was made inside of a module of the other run."""
+        return value_key(golden) in self.inside[0] or value_key(target) in self.inside[1]
+
+    def _are_given_apart(self, golden: Node, target: Node) -> bool:
+        """Tell whether two modules, or those whose backward pass they are, take what is not the same."""
+        names = with_direction(golden.name, "forward"), with_direction(target.name, "forward")
+        taken = _in(golden, Role.INPUT)[:1], _in(target, Role.INPUT)[:1]
+        if golden.direction is not Direction.BACKWARD and any(starmap(self._is_inside, product(*taken))):
+            self.apart.add(names)
+        return names in self.apart
 
     def _made_by_one(self, golden: TensorRecord, target: TensorRecord) -> int | None:
         """Return the number of what made both; None if that is not known, or not the same."""
@@ -198,8 +224,7 @@ class Pairer(Struct, frozen=True):
         """Yield tensors that may be the same, the surest first."""
         kinds = kind_of(golden), kind_of(target)
         if OpKind.POSITIONS not in kinds or _give_alike(golden, target):
-            yield from self._values(golden, target, Role.INPUT)
-            yield from self._values(golden, target, Role.OUTPUT)
+            yield from self._values_passed(golden, target)
         yield from self._of_one_making(golden, target)
         if OpKind.LOOKUP in kinds or not (_in(golden, Role.INPUT) or _in(target, Role.INPUT)):
             whole = (_whole_numbers(golden), _whole_numbers(target))
@@ -208,6 +233,13 @@ class Pairer(Struct, frozen=True):
             yield from _by_key(golden, target, role)
         for role in (Role.INPUT, Role.OUTPUT):
             yield from _by_name(golden, target, role)
+
+    def _values_passed(self, golden: Node, target: Node) -> Candidates:
+        """Yield what two modules take and give; the gradient of what is not the same is not the same."""
+        is_apart = self._are_given_apart(golden, target)
+        yield from self._values(golden, target, Role.INPUT)
+        if not (is_apart and golden.direction is Direction.BACKWARD):
+            yield from self._values(golden, target, Role.OUTPUT)
 
     def _values(self, golden: Node, target: Node, role: Role) -> Candidates:
         """Yield what two modules take, or give, as one tensor each; else by order."""
@@ -258,6 +290,14 @@ def _transposed(tree: SliceTree) -> frozenset[str]:
         if len(weights) == 1 and len(widths) == TWO_PARTS:
             votes[node.type_name] += (weights[0] == widths) - (weights[0] == widths[::-1])
     return frozenset(name for name, most in votes.items() if most > 0)
+
+
+def pair_records(
+    row: int, golden: tuple[Node, TensorRecord], target: tuple[Node, TensorRecord]
+) -> list[TensorPair]:
+    """Pair two tensors that are known to be the same, if they can be compared."""
+    found = seen(golden[1], target[1])
+    return [] if found is None else [_pair(row, (golden[0], target[0]), found, ())]
 
 
 def with_views(pair: TensorPair) -> TensorPair:

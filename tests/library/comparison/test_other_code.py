@@ -1,7 +1,8 @@
 """A model of transformers against the same written otherwise.
 
-`tests/interop/write_other_implementations.py` has written the pairs, and those with litgpt and
-torchtune `write_litgpt_and_torchtune.py` beside it.
+`tests/interop/write_other_implementations.py` has written the pairs, those with litgpt and torchtune
+`write_litgpt_and_torchtune.py` beside it, and those with a norm inside of linear modules
+`write_norms_in_linear_modules.py`.
 
 What operators do inside a module is the affair of each implementation: other order of sums, complex
 rotation, functions for modules. Only what works on the same quantities is compared.
@@ -45,6 +46,7 @@ def answer(unpacked: Callable[[str], Path]) -> Callable[[str], Report]:
         "vit_joined",
         "litgpt_gemma2_trained",
         "torchtune_gemma",
+        "norm_inside_healthy",
     ],
 )
 def test_other_code_that_does_the_same_is_no_fault(answer: Callable[[str], Report], name: str) -> None:
@@ -200,3 +202,45 @@ def test_a_head_that_is_an_operator_in_the_other_run_is_compared(answer: Callabl
     assert (("Functional.linear.21.forward",), ("Functional.linear.21.forward",)) in [
         (match.golden, match.target) for match in matches
     ]
+
+
+def test_a_norm_is_matched_inside_of_the_linear_module_that_begins_with_it(
+    answer: Callable[[str], Report],
+) -> None:
+    """What stands in the place of the norm does nothing, and attention is given what was not normed yet."""
+    plan = answer("norm_inside_healthy").slices[0].plan
+    joined = {match.target: match.golden for match in plan.matches if len(match.golden) > 1}
+    layer = "Module.model.layers.1"
+    linear = "Module.decoder.layers.1.self_attention.linear_qkv.TELayerNormColumnParallelLinear.forward.0"
+    assert joined[linear,] == (
+        f"{layer}.input_layernorm.LlamaRMSNorm.forward.0",
+        *(f"{layer}.self_attn.{name}_proj.Linear.forward.0" for name in "qkv"),
+    )
+    inner = {(pair.golden.label, pair.target.label) for pair in plan.pairs if pair.target_node == linear}
+    assert inner == {
+        ("input.0", "input.0"),
+        ("output.0", "output.0"),
+        ("parameter.weight", "parameter.layer_norm_weight"),
+        ("parameter.weight", "parameter.weight"),
+    }
+    left = [name for name in plan.unmatched_target if ".layers." in name]
+    assert all(".IdentityOp." in name or ".core_attention." in name for name in left)
+    attention = [pair.role.value for pair in plan.pairs if ".SelfAttention.forward." in pair.target_node]
+    assert attention == ["output"] * 3
+
+
+@pytest.mark.parametrize(
+    ("name", "golden", "target"),
+    [
+        ("norm_inside_weight", "input_layernorm.LlamaRMSNorm", "self_attention.linear_qkv"),
+        ("norm_inside_gate", "mlp.gate_proj.Linear", "mlp.linear_fc1"),
+    ],
+)
+def test_of_a_norm_inside_of_a_linear_module_the_faulty_part_is_named(
+    answer: Callable[[str], Report], name: str, golden: str, target: str
+) -> None:
+    found = answer(name).findings.first_bad_node
+    assert found is not None
+    assert found.golden == f"Module.model.layers.1.{golden}.forward.0"
+    assert found.module == f"decoder.layers.1.{target}"
+    assert found.node_class is NodeClass.WEIGHTS_DIFFER

@@ -18,6 +18,8 @@ from firstdrift.operators.registry import operators_named
         ("npu_swiglu", "gated_activation", OpKind.GATE),
         ("GroupedMatmulOperation", "grouped_matmul", OpKind.GROUPED),
         ("ColumnParallelLinear", "linear", OpKind.LINEAR),
+        ("TELayerNormColumnParallelLinear", "norm_and_linear", OpKind.LINEAR),
+        ("LayerNormColumnParallelLinear", "norm_and_linear", OpKind.LINEAR),
         ("LogitsProcessor", "logits_processor", OpKind.OTHER),
     ],
 )
