@@ -19,6 +19,7 @@ from firstdrift.matching.fused.stacked_experts import pair_stacks
 from firstdrift.matching.implementations.boundaries import with_boundaries
 from firstdrift.matching.implementations.element_order import with_order_of_layers
 from firstdrift.matching.implementations.handed_on import add_handed_on
+from firstdrift.matching.implementations.handed_on_gradients import pair_handed_on
 from firstdrift.matching.implementations.norm_inside import pair_with_norm
 from firstdrift.matching.implementations.pair_tensors import Pairer, pairer_of, with_views
 from firstdrift.matching.implementations.token_order import as_recorded as left_as_recorded
@@ -53,6 +54,8 @@ def write_plan(golden: Slice, target: Slice, work: Pairing, notes: Messages) -> 
     matches = _pair_seen(work, golden, target, tensors)
     inferred = add_inferred(work, matches, tensors)
     handed = add_handed_on(work, matches, tensors)
+    if work.are_other:
+        pair_handed_on(work.golden, work.target, matches, tensors)
     stacked = pair_stacks(golden.nodes, target.nodes, matches, tensors)
     pair_inner_weights(golden.nodes, target.nodes, matches, tensors)
     add_operands(matches, (work.golden, work.target), work.lines)

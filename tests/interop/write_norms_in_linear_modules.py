@@ -401,6 +401,7 @@ class Pair(NamedTuple):
 
 PAIRS = {
     "norm_inside_healthy": Pair("llama", healthy, "statistics", trained=True),
+    "norm_inside_bias": Pair("gpt2", healthy, "statistics", "mix", trained=True),
     "norm_inside_weight": Pair(
         "llama", scaled("decoder.layers.1.self_attention.linear_qkv.layer_norm_weight", 1.3), "statistics"
     ),

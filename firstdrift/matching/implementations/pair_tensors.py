@@ -12,14 +12,12 @@ over in its own way: it is paired by name only.
 """
 
 from collections import Counter
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Sequence
 from itertools import product, starmap
-from typing import TypeAlias
 
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from firstdrift.dumps.storage.views import PLUS
 from firstdrift.groups import known
 from firstdrift.matching.implementations.boundaries import MADE_OTHERWISE
 from firstdrift.matching.implementations.element_order import (
@@ -28,31 +26,27 @@ from firstdrift.matching.implementations.element_order import (
     with_order_of_given,
     with_order_of_weights,
 )
+from firstdrift.matching.implementations.one_tensor import (
+    Candidates,
+    Sums,
+    as_given,
+    both,
+    hands_on_bias,
+    summed,
+    with_bias,
+)
 from firstdrift.matching.implementations.thresholds import TWO_PARTS
-from firstdrift.matching.implementations.views import Seen, floating, seen, swapped, with_steps
+from firstdrift.matching.implementations.views import Seen, floating, repeated, seen, swapped
 from firstdrift.matching.plan import Joining, Messages, TensorPair
 from firstdrift.matching.structure.statistics_similarity import value_key
 from firstdrift.matching.tensors import TensorPairing
 from firstdrift.matching.tree import Place, SliceTree, tensors_of
 from firstdrift.model.names import with_direction
 from firstdrift.model.node import Direction, Node
-from firstdrift.model.tensor import Role, TensorRecord, ViewStep, is_floating, shared_location
+from firstdrift.model.tensor import Role, TensorRecord, is_floating
 from firstdrift.operators.kinds import OpKind
 from firstdrift.operators.paths import runs_through_head
 from firstdrift.operators.recognise import kind_of
-from firstdrift.wording.message import Message
-from firstdrift.wording.phrases import side_named
-
-Sums: TypeAlias = dict[tuple[Hashable, Hashable], TensorRecord]
-"""What two values add up to, by their keys, where a module was given both and gave their sum."""
-
-
-Candidates: TypeAlias = Iterator[tuple[TensorRecord, TensorRecord, Messages]]
-"""Tensors that may be the same, and what is said of how they are laid out."""
-
-
-Whole: TypeAlias = tuple[TensorRecord, Messages]
-"""What a node has as one tensor, and how that is made from what it recorded."""
 
 
 class Side(Struct, frozen=True):
@@ -79,6 +73,8 @@ class Pairer(Struct, frozen=True):
         weights: their weights, where values were saved, by the paths of both.
         inside: what was made inside of a module of the other run, by its key, of either run.
         apart: modules, by the names of both, of which one is given what was made so.
+        turned_weights: of square weights that lie the other way round, the paths of both.
+        sequences: how many sequences both look up as many words of.
     """
 
     golden: Side
@@ -90,6 +86,8 @@ class Pairer(Struct, frozen=True):
     weights: dict[tuple[str, str], TensorPair | None] = field(default_factory=dict)
     inside: tuple[set[Hashable], set[Hashable]] = field(default_factory=lambda: (set(), set()))
     apart: set[tuple[str, str]] = field(default_factory=set)
+    turned_weights: set[tuple[str, str]] = field(default_factory=set)
+    sequences: set[int] = field(default_factory=set)
 
     def pair(self, tensors: TensorPairing, row: int, golden: Node, target: Node) -> None:
         """Pair the tensors of two modules that are a match, and list what is left over."""
@@ -97,17 +95,21 @@ class Pairer(Struct, frozen=True):
         pairs: list[TensorPair] = []
         taken: tuple[set[Place], set[Place]] = set(), set()
         is_linear = kind_of(golden) is kind_of(target) is OpKind.LINEAR
+        are_lookups = _look_up(golden, target)
         for first, second, how in self._candidates(golden, target):
             places = (golden.name, first.label), (target.name, second.label)
             if places[0] in taken[0] or places[1] in taken[1] or self._are_made_apart(first, second):
                 continue
             other = swapped(second) if self._is_turned(golden, target, first) else second
             found = seen(first, other, of_vocabulary=of_vocabulary)
+            found = self._repeated(first, other) if found is None and are_lookups else found
             if found is None:
                 continue
             taken[0].add(places[0])
             taken[1].add(places[1])
             self._remember(first, second, in_order=not is_linear)
+            if are_lookups and first.role is Role.INPUT and first.shape == second.shape:
+                self.sequences.update((first.shape or ())[:1])
             pairs.append(_pair(row, (golden, target), found, how))
         paths = golden.path, target.path
         if is_linear and golden.direction is not Direction.BACKWARD:
@@ -134,6 +136,8 @@ class Pairer(Struct, frozen=True):
         """
         own = TensorPairing()
         own.pair(row, golden, target)
+        if _look_up(golden, target):
+            own.pairs = list(map(self._with_repeated, own.pairs))
         if _treat_each_element(golden, target):
             _pair_given(own, row, golden, target)
         made = self._made_of(own)
@@ -169,11 +173,17 @@ class Pairer(Struct, frozen=True):
                 self.turned[number] = () if weight is None else (weight.golden, weight.target)
 
     def _is_turned(self, golden: Node, target: Node, record: TensorRecord) -> bool:
-        """Tell whether a weight as wide as high lies the other way round, as the others of its class do."""
-        shape = record.shape or ()
-        is_square = record.role is Role.PARAMETER and len(shape) == TWO_PARTS and shape[0] == shape[1]
+        """Tell whether a weight as wide as high lies the other way round, as the others of its class do.
+
+        So does its gradient.
+        """
+        shape, paths = record.shape or (), (golden.path, target.path)
+        if len(shape) != TWO_PARTS or shape[0] != shape[1]:
+            return False
         turned = golden.type_name in self.golden.transposed, target.type_name in self.target.transposed
-        return is_square and turned[0] is not turned[1]
+        if record.role is Role.PARAMETER and turned[0] is not turned[1]:
+            self.turned_weights.add(paths)
+        return record.role in (Role.PARAMETER, Role.GRADIENT) and paths in self.turned_weights
 
     def _are_made_apart(self, golden: TensorRecord, target: TensorRecord) -> bool:
         """Tell whether two inputs were made by what is not the same, as what made them tells."""
@@ -213,6 +223,19 @@ class Pairer(Struct, frozen=True):
         if in_order and self.made[0].get(keys[0]) == self.made[1].get(keys[1]):
             self.in_order.add(self.made[0][keys[0]])
 
+    def _repeated(self, golden: TensorRecord, target: TensorRecord) -> Seen | None:
+        """See what one run looks up once as what the other looks up for each of as many sequences."""
+        sizes = (golden.shape or ())[:1] + (target.shape or ())[:1]
+        is_passed = golden.role in (Role.INPUT, Role.OUTPUT)
+        return repeated(golden, target) if is_passed and max(sizes, default=0) in self.sequences else None
+
+    def _with_repeated(self, pair: TensorPair) -> TensorPair:
+        found = self._repeated(pair.golden, pair.target) if pair.incomparable else None
+        if found is None:
+            return pair
+        said = {"golden": found.golden, "target": found.target, "transform": found.transform}
+        return replace(pair, **said, incomparable=None, joining=Joining.VIEW)
+
     def _of_one_making(self, golden: Node, target: Node) -> Candidates:
         """Yield the inputs that were made by what is the same."""
         for first in _in(golden, Role.INPUT):
@@ -245,17 +268,22 @@ class Pairer(Struct, frozen=True):
         """Yield what two modules take, or give, as one tensor each; else by order."""
         first, second = _in(golden, role), _in(target, role)
         if _are_streams(golden, target, role):
-            yield from _both(_summed("golden", first, self.golden.sums), _first(second))
+            yield from both(summed("golden", first, self.golden.sums), as_given(second))
         elif _are_streams(target, golden, role):
-            yield from _both(_first(first), _summed("target", second, self.target.sums))
-        elif role is Role.OUTPUT and _hands_on_bias(first) is not _hands_on_bias(second):
-            yield from _both(_with_bias("golden", first), _with_bias("target", second))
+            yield from both(as_given(first), summed("target", second, self.target.sums))
+        elif role is Role.OUTPUT and hands_on_bias(first) is not hands_on_bias(second):
+            yield from both(with_bias("golden", first), with_bias("target", second))
         elif not _are_other_scores(first, second):
             yield from _firsts(first, second)
 
 
 def _is_given(record: TensorRecord) -> bool:
     return record.role is Role.INPUT and record.is_tensor and is_floating(record.dtype)
+
+
+def _look_up(golden: Node, target: Node) -> bool:
+    """Tell whether two nodes look up rows of a table."""
+    return golden.direction is not Direction.BACKWARD and kind_of(golden) is kind_of(target) is OpKind.LOOKUP
 
 
 def _treat_each_element(golden: Node, target: Node) -> bool:
@@ -388,34 +416,6 @@ def _sums(tree: SliceTree) -> Sums:
     return sums
 
 
-def _both(golden: Whole | None, target: Whole | None) -> Candidates:
-    """Yield what two nodes have as one tensor each, if both have it."""
-    if golden is not None and target is not None:
-        yield golden[0], target[0], golden[1] + target[1]
-
-
-def _first(records: Sequence[TensorRecord]) -> Whole | None:
-    return (records[0], ()) if records else None
-
-
-def _summed(side: str, records: Sequence[TensorRecord], sums: Sums) -> Whole | None:
-    """Return the sum of the first two tensors; None where neither values nor a sum were recorded."""
-    parts = records[:TWO_PARTS]
-    keys = value_key(parts[0]), value_key(parts[1])
-    total = sums.get((keys[0], keys[1])) or sums.get((keys[1], keys[0]))
-    locations = known(part.location for part in parts)
-    location = shared_location(locations, None) if len(locations) == TWO_PARTS else None
-    if total is None and location is None:
-        return None
-    statistics = total and total.statistics
-    return replace(parts[0], statistics=statistics, digest=None, location=location), _said(side, parts)
-
-
-def _said(side: str, parts: Sequence[TensorRecord]) -> Messages:
-    labels = tuple(part.label for part in parts)
-    return (Message.of("matching.transform.with_residual", side=side_named(side), parts=labels),)
-
-
 def _are_other_scores(golden: Sequence[TensorRecord], target: Sequence[TensorRecord]) -> bool:
     """Tell whether one side gives shares of one and the other side what they are made from."""
     if not golden or not target or len(golden) == len(target):
@@ -430,23 +430,6 @@ def _are_shares(record: TensorRecord) -> bool | None:
     if told is None or told.minimum is None or told.maximum is None:
         return None
     return told.minimum >= 0.0 and told.maximum <= 1.0
-
-
-def _hands_on_bias(given: Sequence[TensorRecord]) -> bool:
-    """Tell whether a node gives beside its result what has to be added to each row of it."""
-    shapes = [record.shape or () for record in given]
-    return len(shapes) == TWO_PARTS and len(shapes[0]) > 1 and shapes[1] == shapes[0][-1:]
-
-
-def _with_bias(side: str, given: Sequence[TensorRecord]) -> Whole | None:
-    """Return a result, with the bias added that is handed on beside it; None without values of both."""
-    if not _hands_on_bias(given):
-        return _first(given)
-    result, bias = given
-    if result.location is None or bias.location is None or result.shards or bias.shards:
-        return None
-    plus = with_steps(result, ViewStep(PLUS, other=(bias.location,)))
-    return replace(plus, statistics=None), _said(side, given)
 
 
 def _firsts(golden: Sequence[TensorRecord], target: Sequence[TensorRecord]) -> Candidates:

@@ -7,6 +7,7 @@
 | without pad | [128, 64]   | [160, 64]  | a vocabulary that was made larger                |
 | last tokens | [2, 9, 128] | [2, 128]   | logits of the last token of each sequence        |
 | rows        | [2, 9, 64]  | [14, 64]   | of the tokens that both have: `tokens/rows.py`   |
+| repeated    | [1, 9, 64]  | [2, 9, 64] | positions, looked up once or for each sequence   |
 
 Statistics do not depend on how the same elements are laid out; of what takes some elements only, values are
 needed.
@@ -14,7 +15,7 @@ needed.
 
 from collections.abc import Callable, Iterable, Iterator
 from itertools import accumulate, chain
-from math import prod
+from math import prod, sqrt
 from typing import Final, TypeAlias
 
 from msgspec import Struct
@@ -175,6 +176,38 @@ def _some_of(case: _Case, record: TensorRecord, step: ViewStep, said: Message) -
         return None
     some = replace(with_steps(record, step), statistics=None, digest=None, shape=None)
     return Seen(*((some, case.target) if record is case.golden else (case.golden, some)), (said,))
+
+
+def repeated(golden: TensorRecord, target: TensorRecord) -> Seen | None:
+    """See one row as that of all sequences: as positions are looked up, once or for each of them."""
+    first, second = golden.shape or (), target.shape or ()
+    sizes = first[:1] + second[:1]
+    if 1 not in sizes or first == second or first[1:] != second[1:]:
+        return None
+    said = (Message.of("matching.transform.repeated", times=max(sizes)),)
+    sides = [
+        _of_one(side) if None not in (golden.location, target.location) else _of_all(side, max(sizes))
+        for side in (golden, target)
+    ]
+    return Seen(sides[0], sides[1], said)
+
+
+def _of_one(record: TensorRecord) -> TensorRecord:
+    """Return what a tensor is for the first of its sequences."""
+    shape = record.shape or ()
+    if shape[0] == 1:
+        return record
+    first = with_steps(record, ViewStep(FIRST, (0, 1)))
+    return replace(first, statistics=None, digest=None, shape=(1, *shape[1:]))
+
+
+def _of_all(record: TensorRecord, times: int) -> TensorRecord:
+    """Return what was recorded of a tensor as it is for all sequences, of which it may have the only row."""
+    shape, told = record.shape or (), record.statistics
+    if shape[0] == times or told is None:
+        return record
+    norm = None if told.norm is None else told.norm * sqrt(times)
+    return replace(record, shape=(times, *shape[1:]), statistics=replace(told, norm=norm), digest=None)
 
 
 _VIEWS: Final[tuple[Callable[[_Case], Seen | None], ...]] = (

@@ -47,6 +47,7 @@ def answer(unpacked: Callable[[str], Path]) -> Callable[[str], Report]:
         "litgpt_gemma2_trained",
         "torchtune_gemma",
         "norm_inside_healthy",
+        "norm_inside_bias",
     ],
 )
 def test_other_code_that_does_the_same_is_no_fault(answer: Callable[[str], Report], name: str) -> None:
@@ -244,3 +245,41 @@ def test_of_a_norm_inside_of_a_linear_module_the_faulty_part_is_named(
     assert found.golden == f"Module.model.layers.1.{golden}.forward.0"
     assert found.module == f"decoder.layers.1.{target}"
     assert found.node_class is NodeClass.WEIGHTS_DIFFER
+
+
+def test_a_bias_that_a_module_hands_on_is_compared_with_that_of_one_that_adds_it(
+    answer: Callable[[str], Report],
+) -> None:
+    """Its gradient is that of what is given; of what is added nothing is known but the mean."""
+    report = answer("norm_inside_bias")
+    (one,) = report.slices
+    down = (
+        "Module.transformer.h.1.mlp.c_proj.Conv1D",
+        "Module.decoder.layers.1.mlp.linear_fc2.TERowParallelLinear",
+    )
+    found = {
+        (pair.golden_node, pair.golden.label, pair.target_node, pair.target.label): measured.differences
+        for pair, measured in zip(one.plan.pairs, one.measurements, strict=True)
+    }
+    assert (f"{down[0]}.parameters_grad.0", "gradient.bias", f"{down[1]}.backward.0", "input.1") in found
+    given = found[f"{down[0]}.forward.0", "output.0", f"{down[1]}.forward.0", "output.0"]
+    assert given is not None
+    assert (given.maximum, given.minimum, given.norm) == (None, None, None)
+    assert abs(given.mean or 1.0) < 1e-6
+
+
+def test_positions_are_looked_up_once_or_for_each_sequence(answer: Callable[[str], Report]) -> None:
+    report = answer("norm_inside_bias")
+    (one,) = report.slices
+    bounds = {
+        (pair.golden_node, pair.golden.label): measured.differences and measured.differences.error_bound
+        for pair, measured in zip(one.plan.pairs, one.measurements, strict=True)
+        if any(said.id == "matching.transform.repeated" for said in pair.transform)
+    }
+    table = "Module.transformer.wpe.Embedding.forward.0"
+    assert set(bounds) == {
+        (node, label)
+        for node in (table, "Functional.embedding.1.forward")
+        for label in ("input.0", "output.0")
+    }
+    assert all(bound is not None and bound < 1e-6 for bound in bounds.values())
