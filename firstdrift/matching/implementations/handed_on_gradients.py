@@ -19,7 +19,7 @@ from firstdrift.model.node import Node
 from firstdrift.model.tensor import Role, TensorRecord
 
 _Given: TypeAlias = dict[tuple[str, str], tuple[Node, TensorRecord]]
-"""Gradients of what modules hand on of their parameters, by the node that has the others, and the parameter."""
+"""Gradients of what modules hand on of their parameters, by the node of the others, and the parameter."""
 
 
 def pair_handed_on(

@@ -91,36 +91,47 @@ class Pairer(Struct, frozen=True):
 
     def pair(self, tensors: TensorPairing, row: int, golden: Node, target: Node) -> None:
         """Pair the tensors of two modules that are a match, and list what is left over."""
-        of_vocabulary = _is_of_vocabulary(golden) or _is_of_vocabulary(target)
         pairs: list[TensorPair] = []
         taken: tuple[set[Place], set[Place]] = set(), set()
         is_linear = kind_of(golden) is kind_of(target) is OpKind.LINEAR
-        are_lookups = _look_up(golden, target)
         for first, second, how in self._candidates(golden, target):
             places = (golden.name, first.label), (target.name, second.label)
             if places[0] in taken[0] or places[1] in taken[1] or self._are_made_apart(first, second):
                 continue
-            other = swapped(second) if self._is_turned(golden, target, first) else second
-            found = seen(first, other, of_vocabulary=of_vocabulary)
-            found = self._repeated(first, other) if found is None and are_lookups else found
+            found = self._seen(golden, target, first, second)
             if found is None:
                 continue
             taken[0].add(places[0])
             taken[1].add(places[1])
             self._remember(first, second, in_order=not is_linear)
-            if are_lookups and first.role is Role.INPUT and first.shape == second.shape:
-                self.sequences.update((first.shape or ())[:1])
             pairs.append(_pair(row, (golden, target), found, how))
+        tensors.pairs += self._in_order_of_weights(row, golden, target, pairs)
+        tensors.leave(row, [golden], [target], taken)
+
+    def _in_order_of_weights(
+        self, row: int, golden: Node, target: Node, pairs: list[TensorPair]
+    ) -> list[TensorPair]:
+        """Return pairs of two modules, of linear ones in whatever order their weights lie."""
         paths = golden.path, target.path
+        is_linear = kind_of(golden) is kind_of(target) is OpKind.LINEAR
         if is_linear and golden.direction is not Direction.BACKWARD:
             self.linear.add(row)
             self.weights[paths] = weight_among(pairs)
             self._remember_order(pairs, self.weights[paths])
-            pairs = with_order_of_weights(pairs, self._is_given_in_order)
-        elif (weight := self.weights.get(paths)) is not None:
-            pairs = with_order_of_forward(pairs, weight)
-        tensors.pairs += pairs
-        tensors.leave(row, [golden], [target], taken)
+            return with_order_of_weights(pairs, self._is_given_in_order)
+        weight = self.weights.get(paths)
+        return pairs if weight is None else with_order_of_forward(pairs, weight)
+
+    def _seen(self, golden: Node, target: Node, first: TensorRecord, second: TensorRecord) -> Seen | None:
+        """Say how two tensors of two modules can be compared."""
+        of_vocabulary = _is_of_vocabulary(golden) or _is_of_vocabulary(target)
+        other = swapped(second) if self._is_turned(golden, target, first) else second
+        found = seen(first, other, of_vocabulary=of_vocabulary)
+        if not _look_up(golden, target):
+            return found
+        if found is not None and first.role is Role.INPUT:
+            self.sequences.update((first.shape or ())[:1])
+        return found or self._repeated(first, other)
 
     def stays_inside(self, node: Node, *, is_golden: bool) -> None:
         """Remember that what a module gives stays inside of a module of the other run."""
