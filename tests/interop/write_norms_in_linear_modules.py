@@ -203,6 +203,33 @@ class TransformerLayer(nn.Module):
         return hidden_states + (given if bias is None else given + bias), None
 
 
+class LayerNormMLP(nn.Module):
+    """A norm and a gated feed-forward block as one kernel."""
+
+    def __init__(self, source: Any) -> None:  # noqa: ANN401
+        super().__init__()
+        inner = Norm(source.norm_2)
+        self.layer_norm_weight, self.eps = inner.weight, inner.eps
+        self.fc1_weight = nn.Parameter(source.fc1_weight.data.clone())
+        self.fc2_weight = nn.Parameter(source.fc2_weight.data.clone())
+
+    def forward(self, x: Tensor) -> Tensor:
+        gate, up = LINEAR(normed(x, self.layer_norm_weight, None, self.eps), self.fc1_weight).chunk(2, -1)
+        return LINEAR(functional.silu(gate) * up, self.fc2_weight)
+
+
+class WholeLayer(nn.Module):
+    """A layer as TransformerEngine has it by itself."""
+
+    def __init__(self, source: Any) -> None:  # noqa: ANN401
+        super().__init__()
+        self.self_attention, self.layernorm_mlp = SelfAttention(source), LayerNormMLP(source)
+
+    def forward(self, hidden_states: Tensor, rotary_pos_emb: Tensor | None) -> tuple[Tensor, None]:
+        hidden_states = hidden_states + self.self_attention(hidden_states, rotary_pos_emb)[0]
+        return hidden_states + self.layernorm_mlp(hidden_states), None
+
+
 class VocabParallelEmbedding(nn.Embedding):
     """The embedding of words."""
 
@@ -227,9 +254,9 @@ class LanguageModelEmbedding(nn.Module):
 class TransformerBlock(nn.Module):
     """All layers and the final norm."""
 
-    def __init__(self, layers: list[Any], norm: nn.Module) -> None:
+    def __init__(self, layers: list[Any], norm: nn.Module, layer: type[nn.Module]) -> None:
         super().__init__()
-        self.layers = nn.ModuleList(map(TransformerLayer, layers))
+        self.layers = nn.ModuleList(map(layer, layers))
         self.final_layernorm = norm
 
     def forward(self, hidden_states: Tensor, rotary_pos_emb: Tensor | None) -> Tensor:
@@ -241,10 +268,10 @@ class TransformerBlock(nn.Module):
 class GPTModel(nn.Module):
     """The whole model."""
 
-    def __init__(self, source: Any) -> None:  # noqa: ANN401 (what `of_llama` and `of_gpt2` read)
+    def __init__(self, source: Any, layer: type[nn.Module]) -> None:  # noqa: ANN401 (what `of_llama` reads)
         super().__init__()
         self.embedding = LanguageModelEmbedding(source.words, source.positions)
-        self.decoder = TransformerBlock(source.layers, source.norm)
+        self.decoder = TransformerBlock(source.layers, source.norm, layer)
         if source.positions is None:
             self.rotary_pos_emb = RotaryEmbedding()
         self.output_layer = TEColumnParallelLinear(source.head, None)
@@ -397,6 +424,7 @@ class Pair(NamedTuple):
     task: str
     level: str = "L0"
     trained: bool = False
+    layer: type[nn.Module] = TransformerLayer
 
 
 PAIRS = {
@@ -404,6 +432,9 @@ PAIRS = {
     "norm_inside_bias": Pair("gpt2", healthy, "statistics", "mix", trained=True),
     "norm_inside_weight": Pair(
         "llama", scaled("decoder.layers.1.self_attention.linear_qkv.layer_norm_weight", 1.3), "statistics"
+    ),
+    "norm_inside_mlp": Pair(
+        "llama", scaled("decoder.layers.1.layernorm_mlp.fc2_weight", 1.3), "statistics", layer=WholeLayer
     ),
     "norm_inside_gate": Pair(
         "qwen2", scaled("decoder.layers.1.mlp.linear_fc1.weight", 1.3, slice(INNER)), "statistics"
@@ -443,7 +474,7 @@ def sides_of(pair: Pair, side: str) -> nn.Module:
         is_norm = weight.dim() < 2 and name.endswith("weight")
         weight.data = is_norm + 0.1 * noise if weight.dim() < 2 else noise / math.sqrt(weight.shape[-1])
     if side == "target":
-        model = GPTModel(read(model)).eval()
+        model = GPTModel(read(model), pair.layer).eval()
         pair.plant(model)
     made: nn.Module = model
     return made

@@ -22,6 +22,7 @@ from firstdrift.model.node import Direction, Node
 from firstdrift.model.slice import Slice, SliceListing
 from firstdrift.model.tensor import Role
 from firstdrift.operators.kinds import OpKind
+from firstdrift.operators.properties import begins_with_norm
 from firstdrift.operators.recognise import kind_of
 
 
@@ -126,7 +127,7 @@ def _vague_classes(nodes: Iterable[Node], holding: Container[str]) -> set[str]:
     kinds: defaultdict[str, set[OpKind]] = defaultdict(set)
     hold_others: set[str] = set()
     for node in nodes:
-        if node.type_name and kind_of(node) is OpKind.OTHER:
+        if node.type_name and kind_of(node) is OpKind.OTHER and not begins_with_norm(node.type_name):
             kinds[node.type_name].add(kind_of(replace(node, type_name="")))
             hold_others |= {node.type_name} if node.name in holding else set()
     several = {name for name, found in kinds.items() if len(found - {OpKind.OTHER}) > 1}

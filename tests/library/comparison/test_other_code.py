@@ -283,3 +283,16 @@ def test_positions_are_looked_up_once_or_for_each_sequence(answer: Callable[[str
         for label in ("input.0", "output.0")
     }
     assert all(bound is not None and bound < 1e-6 for bound in bounds.values())
+
+
+def test_a_feed_forward_block_that_begins_with_a_norm_is_no_norm(answer: Callable[[str], Report]) -> None:
+    """It is held against the norm and the block of the other run; what is wrong inside is told by it."""
+    report = answer("norm_inside_mlp")
+    found = report.findings.first_bad_node
+    assert found is not None
+    assert found.module == "decoder.layers.1.layernorm_mlp"
+    joined = {match.golden for match in report.slices[0].plan.matches if found.target in match.target}
+    layer = "Module.model.layers.1"
+    assert joined == {
+        (f"{layer}.post_attention_layernorm.LlamaRMSNorm.forward.0", f"{layer}.mlp.LlamaMLP.forward.0")
+    }

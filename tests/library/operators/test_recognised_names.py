@@ -19,6 +19,7 @@ from firstdrift.operators.registry import operators_named
         ("GroupedMatmulOperation", "grouped_matmul", OpKind.GROUPED),
         ("ColumnParallelLinear", "linear", OpKind.LINEAR),
         ("TELayerNormColumnParallelLinear", "norm_and_linear", OpKind.LINEAR),
+        ("LayerNormMLP", "norm_and_feed_forward", OpKind.OTHER),
         ("LayerNormColumnParallelLinear", "norm_and_linear", OpKind.LINEAR),
         ("LogitsProcessor", "logits_processor", OpKind.OTHER),
     ],
