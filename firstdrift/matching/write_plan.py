@@ -22,6 +22,7 @@ from firstdrift.matching.implementations.handed_on import add_handed_on
 from firstdrift.matching.implementations.handed_on_gradients import pair_handed_on
 from firstdrift.matching.implementations.norm_inside import pair_with_norm
 from firstdrift.matching.implementations.pair_tensors import Pairer, pairer_of, with_views
+from firstdrift.matching.implementations.tied_weights import with_sums_of_gradients
 from firstdrift.matching.implementations.token_order import as_recorded as left_as_recorded
 from firstdrift.matching.implementations.token_order import by_sequence, say_order, turned_batch
 from firstdrift.matching.manual.said_views import pair_said_views
@@ -90,7 +91,8 @@ def _pair_seen(work: Pairing, golden: Slice, target: Slice, tensors: TensorPairi
         tensors.pairs = list(map(rows.say, tensors.pairs))
     tensors.pairs = in_order(tensors.pairs, work.target, work.moved)
     if pairer is not None:
-        tensors.pairs = with_boundaries(tensors.pairs)
+        pairs = with_boundaries(tensors.pairs)
+        tensors.pairs = with_sums_of_gradients(pairs, work.golden, work.target)
     if batch is not None:
         tensors.pairs = say_order(tensors.pairs, records_by_place(target.nodes))
     if seen is not recorded:

@@ -473,6 +473,11 @@ def llama() -> nn.Module:
     return LlamaForCausalLM(LlamaConfig(**SIZES, **OF_WORDS, num_key_value_heads=2))
 
 
+def tied() -> nn.Module:
+    """Make a Llama whose head has the weight of the embedding; the other code has a copy of it."""
+    return LlamaForCausalLM(LlamaConfig(**SIZES, **OF_WORDS, num_key_value_heads=2, tie_word_embeddings=True))
+
+
 def neox() -> nn.Module:
     """Make a GPT-NeoX."""
     return GPTNeoXForCausalLM(GPTNeoXConfig(**SIZES, **OF_WORDS))
@@ -480,6 +485,7 @@ def neox() -> nn.Module:
 
 MODELS: dict[str, tuple[Callable[[], nn.Module], type[nn.Module], bool]] = {
     "llama": (llama, Llama, False),
+    "llama_tied": (tied, Llama, False),
     "llama_called": (llama, CalledLlama, False),
     "llama_turned": (llama, TurnedLlama, False),
     "latent": (
@@ -514,6 +520,7 @@ PAIRS: dict[str, tuple[str, Callable[[nn.Module], None], str, str]] = {
     "llama_healthy": ("llama", healthy, "mix", "statistics"),
     "llama_healthy_values": ("llama", healthy, "mix", "tensor"),
     "llama_gradients": ("llama", healthy, "L0", "tensor"),
+    "llama_tied_gradients": ("llama_tied", healthy, "mix", "statistics"),
     "llama_wo": ("llama", scaled("layers.1.attention.wo.weight", 1.3), "mix", "statistics"),
     "llama_norm": ("llama", ones("layers.1.ffn_norm.scale"), "L0", "statistics"),
     "llama_called": ("llama_called", healthy, "mix", "statistics"),

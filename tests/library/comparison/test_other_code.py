@@ -37,6 +37,7 @@ def answer(unpacked: Callable[[str], Path]) -> Callable[[str], Report]:
         "llama_healthy",
         "llama_healthy_values",
         "llama_gradients",
+        "llama_tied_gradients",
         "llama_called",
         "neox_called",
         "latent_healthy",
@@ -296,3 +297,23 @@ def test_a_feed_forward_block_that_begins_with_a_norm_is_no_norm(answer: Callabl
     assert joined == {
         (f"{layer}.post_attention_layernorm.LlamaRMSNorm.forward.0", f"{layer}.mlp.LlamaMLP.forward.0")
     }
+
+
+def test_a_weight_that_is_used_twice_has_the_sum_of_the_gradients_of_its_copies(
+    answer: Callable[[str], Report],
+) -> None:
+    """Embedding and head are one parameter in the golden run, and two of the same numbers in the target."""
+    (one,) = answer("llama_tied_gradients").slices
+    summed = {
+        pair.target_node: (pair.part_nodes, measured.differences)
+        for pair, measured in zip(one.plan.pairs, one.measurements, strict=True)
+        if pair.joining is Joining.SUMMED
+    }
+    embedding = "Module.tok_embeddings.Embedding.parameters_grad.0"
+    head = "Module.output.Linear.parameters_grad.0"
+    assert summed.keys() == {embedding, head}
+    for parts, differences in summed.values():
+        assert set(parts) == {embedding, head}
+        assert differences is not None
+        assert abs(differences.mean or 0.0) < 1e-6
+        assert differences.norm is None
