@@ -128,8 +128,15 @@ def _names(evidence: Evidence, row: TreeRow, at: int | None) -> Names:
 
 
 def _names_of_row(evidence: Evidence, row: TreeRow, pair: TensorPair) -> Names:
-    golden, target = (*row.golden, pair.golden_node)[0], (*row.target, pair.target_node)[0]
-    return golden, target, row.path or _owner(evidence, pair)
+    golden, target = _own(row.golden, pair.golden_node), _own(row.target, pair.target_node)
+    module = row.path or _owner(evidence, pair)
+    is_other = row.kind is not NodeKind.API and target in row.target[1:]
+    return golden, target, parse_name(target).path or module if is_other else module
+
+
+def _own(names: Sequence[str], shown: str) -> str:
+    """Name of several nodes the one that a pair is of, of others the first."""
+    return shown if shown in names else next(iter(names), shown)
 
 
 def _names_of_part(evidence: Evidence, row: TreeRow, pair: TensorPair, part: str) -> Names:

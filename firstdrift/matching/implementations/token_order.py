@@ -21,17 +21,22 @@ from firstdrift.matching.plan import Joining, TensorPair, UnmatchedTensor
 from firstdrift.matching.structure.sequence_alignment import Pair
 from firstdrift.matching.tree import Place, SliceTree
 from firstdrift.model.node import Node
-from firstdrift.model.tensor import Role, TensorRecord, ViewStep
+from firstdrift.model.tensor import Role, TensorRecord, ViewStep, is_floating
 from firstdrift.wording.message import Message
 
 _TURNED = Message.of("matching.transform.by_sequence")
 
 
 class Batch(Struct, frozen=True):
-    """How many sequences the golden run has, and how long they are; the target has [length, sequences]."""
+    """How many sequences the golden run has, and how long they are; the target has [length, sequences].
+
+    Attributes:
+        turns_ids: whether this holds of token ids as well: not if the golden run has these as the target has.
+    """
 
     sequences: int
     length: int
+    turns_ids: bool = True
 
 
 def turned_batch(golden: SliceTree, target: SliceTree, matched: Iterable[Pair]) -> Batch | None:
@@ -42,7 +47,14 @@ def turned_batch(golden: SliceTree, target: SliceTree, matched: Iterable[Pair]) 
         if min(len(given), len(other)) > TOKEN_DIMENSIONS and prod(given) == prod(other):
             told[_turned(given, other)] += given[:2] != other[:2] or 1 not in given[:2]
     most = told.most_common(1)
-    return most[0][0] if most else None
+    batch = most[0][0] if most else None
+    return batch and replace(batch, turns_ids=not _has_ids(golden, (batch.length, batch.sequences)))
+
+
+def _has_ids(tree: SliceTree, shape: tuple[int, int]) -> bool:
+    """Tell whether modules are given whole numbers of a shape."""
+    given = (record for node in tree.nodes for record in node.records(Role.INPUT) if record.is_tensor)
+    return any(record.shape == shape and not is_floating(record.dtype) for record in given)
 
 
 def _shape_given(node: Node) -> tuple[int, ...]:
@@ -51,7 +63,7 @@ def _shape_given(node: Node) -> tuple[int, ...]:
 
 def _turned(first: tuple[int, ...], second: tuple[int, ...]) -> Batch | None:
     is_turned = first[:2] == second[1::-1] and first[0] != first[1] and 1 not in first[:2]
-    return Batch(*first[:2]) if is_turned else None
+    return Batch(first[0], first[1]) if is_turned else None
 
 
 def by_sequence(nodes: Sequence[Node], batch: Batch) -> tuple[Node, ...]:
@@ -63,6 +75,8 @@ def by_sequence(nodes: Sequence[Node], batch: Batch) -> tuple[Node, ...]:
 
 def _by_sequence(record: TensorRecord, batch: Batch) -> TensorRecord:
     shape, turned = record.shape, (batch.length, batch.sequences)
+    if not batch.turns_ids and not is_floating(record.dtype):
+        return record
     if not record.is_tensor or not shape or record.shards or record.role not in (Role.INPUT, Role.OUTPUT):
         return record
     if shape[:2] == turned:

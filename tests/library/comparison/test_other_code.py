@@ -317,3 +317,18 @@ def test_a_weight_that_is_used_twice_has_the_sum_of_the_gradients_of_its_copies(
         assert differences is not None
         assert abs(differences.mean or 0.0) < 1e-6
         assert differences.norm is None
+
+
+def test_either_run_may_be_the_one_that_lies_place_by_place(unpacked: Callable[[str], Path]) -> None:
+    """Ids lie sequence by sequence in both, whatever the order of what is made of them."""
+    pair = unpacked("implementations/norm_inside_bias")
+    assert exit_status(compare(pair / "target", pair / "golden")) == 0
+
+
+def test_of_a_norm_and_what_follows_it_the_one_is_named_that_differs(unpacked: Callable[[str], Path]) -> None:
+    """The golden run has both in one module, whose result differs: it is what the last one gives."""
+    pair = unpacked("implementations/norm_inside_mlp")
+    found = compare(pair / "target", pair / "golden").findings.first_bad_node
+    assert found is not None
+    assert found.target == "Module.model.layers.1.mlp.LlamaMLP.forward.0"
+    assert found.module == "model.layers.1.mlp"
