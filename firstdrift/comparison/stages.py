@@ -17,12 +17,13 @@ from firstdrift.comparison.session import Planned
 from firstdrift.dumps.storage.tensor_data import load_tensor
 from firstdrift.errors import SettingsError
 from firstdrift.groups import not_in
+from firstdrift.matching.implementations.element_order import lies_otherwise
 from firstdrift.matching.match import match_slices
 from firstdrift.matching.plan import SlicePairing, SlicePlan, TensorPair
 from firstdrift.matching.ranks.missing_ranks import Read
 from firstdrift.matching.slices import pair_slices
 from firstdrift.metrics.measure import measure_pair
-from firstdrift.metrics.measurement import FITS_NOT, INCOMPARABLE, Measurement
+from firstdrift.metrics.measurement import FITS_NOT, IN_OTHER_ORDER, INCOMPARABLE, Measurement
 from firstdrift.model.slice import Coordinates, Dump, Slice, SliceListing
 from firstdrift.model.tensor import is_part_of_rank
 from firstdrift.verdict.logits import is_file_of_logits, is_logits
@@ -68,6 +69,13 @@ def measure_pairs(plan: SlicePlan, start: int, stop: int) -> list[Measurement]:
 
 
 def _measure(pair: TensorPair) -> Measurement:
+    measured = _measure_as_it_lies(pair)
+    if measured.errors is not None and lies_otherwise(pair, measured.errors.relative_l2):
+        return Measurement(INCOMPARABLE, IN_OTHER_ORDER)
+    return measured
+
+
+def _measure_as_it_lies(pair: TensorPair) -> Measurement:
     if pair.incomparable is not None:
         return Measurement(INCOMPARABLE, pair.incomparable)
     if pair.golden_parts or pair.target_parts:

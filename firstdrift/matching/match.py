@@ -21,7 +21,7 @@ from firstdrift.matching.cross_framework.match import match_across_frameworks
 from firstdrift.matching.experts.seen_in_order import experts_in_order, leave_loops
 from firstdrift.matching.fused.find_fused import join_operators
 from firstdrift.matching.implementations.match import match_implementations
-from firstdrift.matching.implementations.without_module import without_module
+from firstdrift.matching.implementations.without_module import with_weight, without_module
 from firstdrift.matching.manual.apply_edits import apply_edits
 from firstdrift.matching.manual.apply_mapping import apply_mappings
 from firstdrift.matching.manual.edits import Edit
@@ -204,7 +204,7 @@ def _match_backward(work: Pairing) -> bool:
 def _match_without_module(work: Pairing) -> bool:
     """Match operators that one of two implementations has in a module; tell whether any was found."""
     was_found = False
-    for pair in filter(work.is_free, list(without_module(work)) if work.are_other else []):
+    for pair in filter(work.is_free, [*without_module(work), *with_weight(work)] if work.are_other else []):
         work.add_sure(pair, Origin.STRUCTURE, work.evidence.reasons(*pair), AROUND)
         was_found = True
     return was_found
@@ -232,27 +232,45 @@ def _around_partners(work: Pairing, golden: int) -> list[int]:
 
 
 def _correspond(work: Pairing, golden: int, target: int) -> bool:
-    """Tell whether two modules hang at matched ones and share most of their matched modules, at least two.
+    """Tell whether two modules share most of their matched modules, at least two.
 
-    What is beside the one and inside the other tells that the other is the layer around it. So does a
-    number in a list, where two implementations recorded other containers.
+    They hang at matched ones, too, or, of two implementations, which record other containers, share all. What
+    is beside the one and inside the other tells that the other is the layer around it. So does a number in a
+    list.
     """
     above = work.golden.parents[golden], work.target.parents[target]
     if work.are_other and _is_layer(work.golden, golden) is not _is_layer(work.target, target):
         return False
-    if above != (work.golden.root, work.target.root) and work.partners.get(above[0], -1) != above[1]:
-        return False
     inside = set(work.golden.modules(work.golden.forward[golden]))
     others = set(work.target.modules(work.target.forward[target]))
-    partners = {own: work.partners[own] for own in inside if own in work.partners}
-    found = {other: work.found[other].golden for other in others if other in work.found}
+    partners, found = _partners(work, inside), _found(work, others)
+    if not _hang_alike(work, above) and not (work.are_other and _hold_the_same(work, golden, target)):
+        return False
     beside = work.golden.forward[above[0]], work.target.forward[above[1]]
-    if not (set(found.values()) - inside).isdisjoint(beside[0]):
+    if not (found - inside).isdisjoint(beside[0]) or not (partners - others).isdisjoint(beside[1]):
         return False
-    if not (set(partners.values()) - others).isdisjoint(beside[1]):
-        return False
-    shared = found.keys() & partners.values()
-    return len(shared) > 1 and 2 * len(shared) > max(len(partners), len(found))
+    shared = len(partners & others)
+    return shared > 1 and 2 * shared > max(len(partners), len(found))
+
+
+def _partners(work: Pairing, golden: Iterable[int]) -> set[int]:
+    """Return the target nodes that some golden ones are matched with."""
+    return {work.partners[own] for own in golden if own in work.partners}
+
+
+def _found(work: Pairing, target: Iterable[int]) -> set[int]:
+    """Return the golden nodes that some target ones are matched with."""
+    return {work.found[other].golden for other in target if other in work.found}
+
+
+def _hang_alike(work: Pairing, above: tuple[int, int]) -> bool:
+    return above == (work.golden.root, work.target.root) or work.partners.get(above[0], -1) == above[1]
+
+
+def _hold_the_same(work: Pairing, golden: int, target: int) -> bool:
+    """Tell whether all matched nodes inside two modules are matched with one inside the other."""
+    inside, others = set(work.golden.inside(golden)), set(work.target.inside(target))
+    return _partners(work, inside) <= others and _found(work, others) <= inside
 
 
 def _is_layer(tree: SliceTree, module: int) -> bool:

@@ -89,6 +89,8 @@ class TensorPair(Struct, frozen=True, gc=False):
         tokens: of rows that were moved to be compared by token, which these are, piece by piece: the golden
             sequence, the place of the first token in it, how many rows. Empty of rows as they lie.
         witnesses: what lies as parts do that are laid side by side: parts and whole of each.
+        by_statistics: whether nothing but statistics tells that the two were made by the same: their elements
+            may lie in another order.
     """
 
     match: int
@@ -104,6 +106,7 @@ class TensorPair(Struct, frozen=True, gc=False):
     part_nodes: tuple[str, ...] = ()
     tokens: tuple[tuple[int, int, int], ...] = ()
     witnesses: tuple[tuple[TensorRecord, ...], ...] = ()
+    by_statistics: bool = False
 
     @property
     def role(self) -> Role:

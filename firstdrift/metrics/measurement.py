@@ -20,8 +20,16 @@ from msgspec.structs import replace
 from firstdrift.groups import fields_of
 from firstdrift.wording.message import Message
 
+IN_OTHER_ORDER: Final = Message.of("metrics.in_other_order")
+
 FITS_NOT: Final = frozenset(
-    {"metrics.not_rotated", "metrics.parts_do_not_fit", "metrics.may_be_addend", "metrics.addend"}
+    {
+        "metrics.not_rotated",
+        "metrics.parts_do_not_fit",
+        "metrics.may_be_addend",
+        "metrics.addend",
+        IN_OTHER_ORDER.id,
+    }
 )
 """Why values that were read are not compared: what was read is no fault of the dump."""
 

@@ -16,6 +16,7 @@ target    embed ─ layers.0 ─ layers.1 ─ norm ─ lm_head        be of the 
 | it recorded no tensor, or was not asked for (`--level`)        | nothing: there is none to compare  |
 | its pass, or its kind, is not in the target dump               | nothing                            |
 | an operator in a module that was compared                      | nothing: the module tells          |
+| a module in one that was compared, and holds none in the other | nothing: the same                  |
 | communication that only one of the two runs needed             | nothing                            |
 | its output is another quantity, what follows is given the same | nothing                            |
 | anything else                                                  | missed                             |
@@ -29,7 +30,7 @@ from msgspec import Struct
 from firstdrift.groups import not_in
 from firstdrift.matching.implementations.boundaries import is_other_quantity
 from firstdrift.matching.plan import ToCompare
-from firstdrift.model.node import API, BACKWARD
+from firstdrift.model.node import API, BACKWARD, MODULE
 from firstdrift.model.tensor import OUTPUT
 from firstdrift.parallel.point_to_point import is_communication
 from firstdrift.verdict.coverage import Coverage
@@ -133,12 +134,14 @@ def _missed(evidence: Evidence, there: ToCompare, seen: _Seen, compared: set[str
     """Yield the golden nodes that were not compared though there was something to compare."""
     aside = {*there.aside, *compared}
     talks = _sides_that_talk(evidence.communications)
+    holding = set(_holding(evidence.rows))
     for row in evidence.rows:
         if aside.issuperset(row.golden) or row.match in seen.elsewhere:
             continue
         if talks == 1 and is_communication(row.type_name):
             continue
-        if row.kind is API and _is_told_by_module(row, evidence.rows, compared):
+        above = _compared_above(row, evidence.rows, compared)
+        if above is not None and (row.kind is API or above not in holding):
             continue
         yield from not_in(row.golden, aside)
 
@@ -148,9 +151,16 @@ def _sides_that_talk(communications: Sequence[TreeRow]) -> int:
     return any(row.golden for row in communications) + any(row.target for row in communications)
 
 
-def _is_told_by_module(row: TreeRow, rows: Sequence[TreeRow], compared: set[str]) -> bool:
-    """Tell whether a module around an operator was compared."""
+def _holding(rows: Sequence[TreeRow]) -> Iterator[int]:
+    """Yield the rows that hold a module of the target dump: another one than that of their own gradients."""
+    for row in rows:
+        if row.parent is not None and row.target and row.kind is MODULE and row.path != rows[row.parent].path:
+            yield row.parent
+
+
+def _compared_above(row: TreeRow, rows: Sequence[TreeRow], compared: set[str]) -> int | None:
+    """Return the innermost module around a row that was compared; None if none was."""
     above = row.parent
     while above is not None and compared.isdisjoint(rows[above].golden):
         above = rows[above].parent
-    return above is not None
+    return above

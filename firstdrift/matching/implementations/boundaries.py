@@ -11,6 +11,11 @@ golden   norm: (1 + weight) x     target   norm: weight x
 
 So it is with a weight: two modules that give the same with others keep them in other forms. Of a table that
 is looked up, some rows may not have been asked for.
+
+golden   attention -> output, shares     target   attention -> output, scores
+
+What nobody takes, each implementation gives as it likes beside what it gives first: if it differs where the
+first agrees, it is another quantity.
 """
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
@@ -33,7 +38,10 @@ _Place: TypeAlias = tuple[str, str, str, str]
 _OTHER_QUANTITY: Final = "matching.incomparable.other_quantity"
 MADE_OTHERWISE: Final = Message.of("matching.incomparable.made_otherwise")
 IN_OTHER_FORM: Final = Message.of("matching.incomparable.other_form")
-_OTHER_QUANTITIES: Final = frozenset({_OTHER_QUANTITY, MADE_OTHERWISE.id, IN_OTHER_FORM.id})
+_TAKEN_BY_NONE: Final = Message.of("matching.incomparable.taken_by_none")
+_OTHER_QUANTITIES: Final = frozenset(
+    {_OTHER_QUANTITY, MADE_OTHERWISE.id, IN_OTHER_FORM.id, _TAKEN_BY_NONE.id}
+)
 
 
 def is_other_quantity(pair: TensorPair) -> bool:
@@ -93,7 +101,11 @@ def _why_apart(
     if _is_in_other_form(pair, given.get(pair.match, ())):
         return IN_OTHER_FORM
     taker = _contradicting(pair, of_golden, of_target)
-    return None if taker is None else Message.of(_OTHER_QUANTITY, node=taker.golden_node)
+    if taker is not None:
+        return Message.of(_OTHER_QUANTITY, node=taker.golden_node)
+    is_taken = value_key(pair.golden) in of_golden or value_key(pair.target) in of_target
+    is_beside = not is_taken and _is_beside_first(pair, given.get(pair.match, ()))
+    return _TAKEN_BY_NONE if is_beside else None
 
 
 def _tells_of_weights(pair: TensorPair) -> bool:
@@ -115,6 +127,15 @@ def _is_in_other_form(pair: TensorPair, given: Sequence[TensorPair]) -> bool:
         return False
     # Not nearer than the weights alone: a small bias that is wrong moves little of what is given.
     return all(one is not None and one * TIMES_NEARER < OTHER_FORM for one in made)
+
+
+def _is_beside_first(pair: TensorPair, given: Sequence[TensorPair]) -> bool:
+    """Tell whether an output differs where the first output of its module agrees, or differs far less."""
+    first = next((one for one in given if one.golden.role is Role.OUTPUT), pair)
+    if first is pair or pair.golden.role is not Role.OUTPUT or first.incomparable or pair.incomparable:
+        return False
+    nearest, distance = value_distance(first.golden, first.target), value_distance(pair.golden, pair.target)
+    return nearest is not None and distance is not None and nearest * TIMES_NEARER < distance
 
 
 def _contradicting(pair: TensorPair, of_golden: _Takers, of_target: _Takers) -> TensorPair | None:

@@ -14,9 +14,10 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from firstdrift.matching.implementations.thresholds import TWO_PARTS
+from firstdrift.matching.implementations.thresholds import OTHER_ORDER, TWO_PARTS
 from firstdrift.matching.layers_beside import with_layers_beside
 from firstdrift.matching.plan import Joining, TensorPair
+from firstdrift.matching.structure.statistics_similarity import value_distance
 from firstdrift.model.tensor import Role, TensorRecord
 
 
@@ -97,3 +98,13 @@ def _in_order(
     if not _is_read(pair, roles):
         return pair
     return replace(pair, golden_parts=(pair.golden, *witnesses), joining=Joining.REARRANGED)
+
+
+def lies_otherwise(pair: TensorPair, difference: float) -> bool:
+    """Tell whether two tensors hold the same numbers in another order, where statistics alone tell them.
+
+    A window that is shifted before it is filled up, or after, is such a pair. `difference` is the relative L2
+    difference of their elements.
+    """
+    distance = value_distance(pair.golden, pair.target) if pair.by_statistics else None
+    return distance is not None and distance * OTHER_ORDER < difference

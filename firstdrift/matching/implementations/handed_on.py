@@ -8,20 +8,24 @@ has a partner gives it too (what a container holds, what a dropout was given), t
 """
 
 from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from typing import TypeAlias
 
 from msgspec.structs import replace
 
 from firstdrift.matching.cross_framework.thresholds import INFERRED
 from firstdrift.matching.fused.joined_tensors import golden_first
-from firstdrift.matching.implementations.views import floating
+from firstdrift.matching.implementations.views import floating, with_steps
 from firstdrift.matching.pairing import Pairing
 from firstdrift.matching.plan import NodeMatch, Origin, TensorPair
 from firstdrift.matching.structure.statistics_similarity import value_key
-from firstdrift.matching.tensors import TensorPairing, left_over
+from firstdrift.matching.tensors import TensorPairing, left_over, merge
 from firstdrift.matching.tree import is_operator
 from firstdrift.model.node import Direction, Node
-from firstdrift.model.tensor import Role, TensorRecord
+from firstdrift.model.tensor import Role, TensorRecord, ViewStep
 from firstdrift.wording.message import Message
+
+_Taken: TypeAlias = tuple[TensorRecord, TensorPair]
+"""What a node is given, and the pair that compares it."""
 
 
 def add_handed_on(
@@ -63,32 +67,48 @@ def _add(
 
 
 def _handing_on(
-    nodes: Sequence[Node], matched: Collection[int], taken: Mapping[Hashable, TensorPair]
+    nodes: Sequence[Node], matched: Collection[int], taken: Mapping[Hashable, _Taken]
 ) -> Iterator[tuple[int, list[tuple[TensorRecord, TensorPair]]]]:
     """Yield the modules without partner that alone made what is taken, each output with who takes it."""
     made = {value_key(record) for index in matched for record in nodes[index].records(Role.OUTPUT)}
-    alone = {key: pair for key, pair in taken.items() if key not in made}
+    alone = {key: own for key, own in taken.items() if key not in made}
     for index in range(len(nodes)):
         given = list(_given(nodes[index], alone)) if index not in matched else []
         if given:
             yield index, given
 
 
-def _given(node: Node, taken: Mapping[Hashable, TensorPair]) -> Iterator[tuple[TensorRecord, TensorPair]]:
-    """Yield what a module of the forward pass gives that others take."""
-    if not is_operator(node) and node.direction is not Direction.BACKWARD:
-        records = floating(node.records(Role.OUTPUT))
-        yield from ((record, taken[key]) for record in records if (key := value_key(record)) in taken)
+def _given(node: Node, taken: Mapping[Hashable, _Taken]) -> Iterator[tuple[TensorRecord, TensorPair]]:
+    """Yield what a module of the forward pass gives that others take, laid out as they take it."""
+    if is_operator(node) or node.direction is Direction.BACKWARD:
+        return
+    for record in floating(node.records(Role.OUTPUT)):
+        own, pair = taken.get(value_key(record), (None, None))
+        if own is not None and pair is not None and _lies_as(record, own):
+            yield with_steps(record, *_steps(own)), pair
 
 
-def _taken(pairs: Iterable[TensorPair], *, of_target: bool) -> dict[Hashable, TensorPair]:
+def _lies_as(record: TensorRecord, own: TensorRecord) -> bool:
+    """Tell whether what is given lies as what is taken: equal statistics do not say so.
+
+    What merges patches is given the elements of a block in another order.
+    """
+    first, second = record.shape or (), own.shape or ()
+    return first == second or (not _steps(own) and merge(first, second))
+
+
+def _steps(record: TensorRecord) -> tuple[ViewStep, ...]:
+    return () if record.location is None else record.location.view
+
+
+def _taken(pairs: Iterable[TensorPair], *, of_target: bool) -> dict[Hashable, _Taken]:
     """Return by what tells a value the first pair of inputs that has it, and is compared as it lies."""
-    taken: dict[Hashable, TensorPair] = {}
+    taken: dict[Hashable, _Taken] = {}
     for pair in pairs:
         own = (pair.golden, pair.target)[of_target]
         key = value_key(own)
         if own.role is Role.INPUT and pair.incomparable is None and not pair.is_joined and key is not None:
-            taken.setdefault(key, pair)
+            taken.setdefault(key, (own, pair))
     return taken
 
 

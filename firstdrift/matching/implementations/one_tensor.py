@@ -53,10 +53,11 @@ def summed(side: str, records: Sequence[TensorRecord], sums: Sums) -> Whole | No
     if total is None and location is None:
         return None
     statistics = total and total.statistics
-    return replace(parts[0], statistics=statistics, digest=None, location=location), _said(side, parts)
+    return replace(parts[0], statistics=statistics, digest=None, location=location), said(side, parts)
 
 
-def _said(side: str, parts: Sequence[TensorRecord]) -> Messages:
+def said(side: str, parts: Sequence[TensorRecord]) -> Messages:
+    """Say that some tensors are added up."""
     labels = tuple(part.label for part in parts)
     return (Message.of("matching.transform.with_residual", side=side_named(side), parts=labels),)
 
@@ -75,9 +76,9 @@ def with_bias(side: str, given: Sequence[TensorRecord]) -> Whole | None:
     if result.shards or bias.shards:
         return None
     if result.location is None or bias.location is None:
-        return replace(result, statistics=_mean_of_sum(given), digest=None), _said(side, given)
+        return replace(result, statistics=_mean_of_sum(given), digest=None), said(side, given)
     plus = with_steps(result, ViewStep(PLUS, other=(bias.location,)))
-    return replace(plus, statistics=None), _said(side, given)
+    return replace(plus, statistics=None), said(side, given)
 
 
 def _mean_of_sum(records: Sequence[TensorRecord]) -> Statistics | None:

@@ -12,7 +12,7 @@ over in its own way: it is paired by name only.
 """
 
 from collections import Counter
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from itertools import product, starmap
 
 from msgspec import Struct, field
@@ -35,6 +35,13 @@ from firstdrift.matching.implementations.one_tensor import (
     summed,
     with_bias,
 )
+from firstdrift.matching.implementations.products import (
+    are_products_by_other_names,
+    is_given,
+    multiply_the_same,
+    one_matrix,
+)
+from firstdrift.matching.implementations.repeated_inputs import repeated_inputs, whole_gradient
 from firstdrift.matching.implementations.thresholds import TWO_PARTS
 from firstdrift.matching.implementations.views import Seen, floating, repeated, seen, swapped
 from firstdrift.matching.plan import Joining, Messages, TensorPair
@@ -55,10 +62,12 @@ class Side(Struct, frozen=True):
     Attributes:
         sums: what its modules add up.
         transposed: classes of linear modules whose weights are [in, out], as those say whose sizes differ.
+        repeated: of backward modules, how often the forward pass was given one tensor in the first places.
     """
 
     sums: Sums
     transposed: frozenset[str]
+    repeated: Mapping[str, int]
 
 
 class Pairer(Struct, frozen=True):
@@ -145,27 +154,38 @@ class Pairer(Struct, frozen=True):
         Inside a module each implementation has its own code: only what was made by the same tells that two
         products, or two sums, are the same one.
         """
-        own = TensorPairing()
-        own.pair(row, golden, target)
-        if _look_up(golden, target):
-            own.pairs = list(map(self._with_repeated, own.pairs))
-        if _treat_each_element(golden, target):
-            _pair_given(own, row, golden, target)
+        own = self._pair_as_called(row, golden, target)
         made = self._made_of(own)
         if made <= self.in_order and made:
             for pair in own.pairs:
                 self._remember(pair.golden, pair.target, in_order=True)
+            own.pairs = [replace(pair, by_statistics=True) for pair in own.pairs]
         elif len(made) == 1 and made <= self.turned.keys() and _treat_each_element(golden, target):
             own.pairs = with_order_of_given(own.pairs, self.turned[made.pop()])
-        else:
+        elif not (are_products_by_other_names(golden, target) and multiply_the_same(own.pairs)):
             own.pairs = [replace(pair, incomparable=MADE_OTHERWISE) for pair in own.pairs]
         tensors.add(own)
 
+    def _pair_as_called(self, row: int, golden: Node, target: Node) -> TensorPairing:
+        """Pair the tensors of two operators by name; where they are called otherwise, by what they are."""
+        own = TensorPairing()
+        own.pair(row, golden, target)
+        if _look_up(golden, target):
+            own.pairs = list(map(self._with_repeated, own.pairs))
+        if are_products_by_other_names(golden, target):
+            matrix = one_matrix(own)
+            own.pairs += [] if matrix is None else [_pair(row, (golden, target), matrix, ())]
+            own.drop_paired()
+            _pair_given(own, row, golden, target)
+        elif _treat_each_element(golden, target):
+            _pair_given(own, row, golden, target)
+        return own
+
     def _made_of(self, pairing: TensorPairing) -> set[int]:
         """Return the numbers of what two operators are given; none unless all of it was made by the same."""
-        given = [pair for pair in pairing.pairs if _is_given(pair.golden)]
+        given = [pair for pair in pairing.pairs if is_given(pair.golden)]
         left = (*pairing.unmatched_golden, *pairing.unmatched_target)
-        if any(_is_given(each.record) for each in left):
+        if any(is_given(each.record) for each in left):
             return set()
         made = {self._made_by_one(pair.golden, pair.target) for pair in given}
         return set() if None in made else set(known(made))
@@ -278,7 +298,11 @@ class Pairer(Struct, frozen=True):
     def _values(self, golden: Node, target: Node, role: Role) -> Candidates:
         """Yield what two modules take, or give, as one tensor each; else by order."""
         first, second = _in(golden, role), _in(target, role)
-        if _are_streams(golden, target, role):
+        times = self.golden.repeated.get(golden.name, 1), self.target.repeated.get(target.name, 1)
+        if role is Role.OUTPUT and times[0] != times[1]:
+            sides = whole_gradient("golden", first[: times[0]]), whole_gradient("target", second[: times[1]])
+            yield from both(*sides)
+        elif _are_streams(golden, target, role):
             yield from both(summed("golden", first, self.golden.sums), as_given(second))
         elif _are_streams(target, golden, role):
             yield from both(as_given(first), summed("target", second, self.target.sums))
@@ -286,10 +310,6 @@ class Pairer(Struct, frozen=True):
             yield from both(with_bias("golden", first), with_bias("target", second))
         elif not _are_other_scores(first, second):
             yield from _firsts(first, second)
-
-
-def _is_given(record: TensorRecord) -> bool:
-    return record.role is Role.INPUT and record.is_tensor and is_floating(record.dtype)
 
 
 def _look_up(golden: Node, target: Node) -> bool:
@@ -306,7 +326,7 @@ def _treat_each_element(golden: Node, target: Node) -> bool:
 def _pair_given(own: TensorPairing, row: int, golden: Node, target: Node) -> None:
     """Pair what two operators of one argument take, if they share no name by which it was paired."""
     sides = own.unmatched_golden, own.unmatched_target
-    left = [[each.record for each in side if _is_given(each.record)] for side in sides]
+    left = [[each.record for each in side if is_given(each.record)] for side in sides]
     if [*map(len, left)] == [1, 1] and (found := seen(left[0][0], left[1][0])) is not None:
         own.pairs.insert(0, _pair(row, (golden, target), found, ()))
         own.drop_paired()
@@ -314,7 +334,7 @@ def _pair_given(own: TensorPairing, row: int, golden: Node, target: Node) -> Non
 
 def pairer_of(golden: SliceTree, target: SliceTree) -> Pairer:
     """Look at two runs as their tensors have to be paired."""
-    first, second = (Side(_sums(tree), _transposed(tree)) for tree in (golden, target))
+    first, second = (Side(_sums(tree), _transposed(tree), repeated_inputs(tree)) for tree in (golden, target))
     return Pairer(first, second)
 
 

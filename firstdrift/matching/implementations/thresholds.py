@@ -30,6 +30,10 @@ OTHER_FORM: Final = 0.05
 """relative difference | of the statistics of two weights that may be kept in two forms, as 1 + w and w |
 judgement: rounding to any format of 16 bits is far below"""
 
+OTHER_ORDER: Final = 50
+"""factor | by which elements differ more than their statistics do, where the same numbers lie elsewhere
+| judgement: noise moves the largest and the smallest element by less in 1 of 100 tensors"""
+
 TWO_PARTS: Final = 2
 """tensors | of what is added up: a state and its residual, a result and its bias; dimensions of a matrix |
 by definition"""

@@ -1,18 +1,22 @@
 """What one run does by an operator alone, and the other in a module that runs nothing else.
 
 golden   norm ── lm_head ( linear )        target   norm ── linear, with the weight of the embedding
+golden   decoder ── lm_head ( linear )     target   decoder ( norm ── matmul, with that weight )
 """
 
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from itertools import chain
 
 from firstdrift.groups import alone
 from firstdrift.matching.implementations.same_names import of_one_key
+from firstdrift.matching.implementations.thresholds import TWO_PARTS
 from firstdrift.matching.pairing import Pairing
 from firstdrift.matching.structure.sequence_alignment import Pair
-from firstdrift.matching.structure.statistics_similarity import bare_shape_of
+from firstdrift.matching.structure.statistics_similarity import bare_shape_of, elements_key
 from firstdrift.matching.tree import SliceTree, is_operator, tensors_of
+from firstdrift.model.node import Direction, Node
 from firstdrift.model.tensor import Role
+from firstdrift.operators.properties import is_product
 
 
 def without_module(work: Pairing) -> Iterator[Pair]:
@@ -25,6 +29,36 @@ def without_module(work: Pairing) -> Iterator[Pair]:
                 _operators(work.golden, golden, work.free_golden, in_modules=wraps[0]),
                 _operators(work.target, target, work.free_target, in_modules=wraps[1]),
             )
+
+
+def with_weight(work: Pairing) -> Iterator[Pair]:
+    """Yield free products of matrices that alone have a weight in their run, and the same in both runs.
+
+    Those of modules that are the same are compared with their modules.
+    """
+    golden = _by_weight(work.golden, work.free_golden(range(work.golden.root)))
+    target = _by_weight(work.target, work.free_target(range(work.target.root)))
+    for pair in ((golden[key], target[key]) for key in golden if key in target):
+        around = work.golden.parents[pair[0]], work.target.parents[pair[1]]
+        if work.partners.get(around[0]) != around[1]:
+            yield pair
+
+
+def _by_weight(tree: SliceTree, free: Iterable[int]) -> dict[Hashable, int]:
+    """Return products of the forward pass by the values of a matrix that no other one is given."""
+    products = (at for at in free if _is_product(tree.nodes[at]))
+    given = [(at, key) for at in products for key in _matrices(tree.nodes[at])]
+    return {key: at for key, (at, _) in alone(given, lambda one: one[1]).items()}
+
+
+def _is_product(node: Node) -> bool:
+    return is_operator(node) and node.direction is Direction.FORWARD and is_product(node.type_name)
+
+
+def _matrices(node: Node) -> set[Hashable]:
+    """Return what tells the values of the matrices that a node is given, whichever way round they lie."""
+    matrices = (record for record in tensors_of(node, Role.INPUT) if len(record.shape or ()) == TWO_PARTS)
+    return set(map(elements_key, matrices)) - {None}
 
 
 def _operators(

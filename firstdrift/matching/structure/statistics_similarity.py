@@ -109,6 +109,17 @@ def value_key(record: TensorRecord | None) -> Hashable | None:
     return prod(record.shape), known.maximum, known.minimum, known.mean, known.norm
 
 
+def elements_key(record: TensorRecord) -> Hashable | None:
+    """Return what tells the elements of a tensor, in whatever order they lie; None if nothing does.
+
+    Mean and norm are left out: their last digits follow the order of adding up.
+    """
+    known = record.statistics
+    if known is None or known.maximum is None or known.minimum is None or known.maximum == known.minimum:
+        return None
+    return prod(record.shape or ()), known.maximum, known.minimum
+
+
 def have_equal_outputs(golden: Node, target: Node) -> bool:
     """Tell whether the first outputs of two nodes have equal shapes and equal statistics."""
     first, second = _primary_output(golden), _primary_output(target)

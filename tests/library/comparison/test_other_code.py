@@ -1,8 +1,9 @@
 """A model of transformers against the same written otherwise.
 
 `tests/interop/write_other_implementations.py` has written the pairs, those with litgpt and torchtune
-`write_litgpt_and_torchtune.py` beside it, and those with a norm inside of linear modules
-`write_norms_in_linear_modules.py`.
+`write_litgpt_and_torchtune.py` beside it, those with a norm inside of linear modules
+`write_norms_in_linear_modules.py`, and those with openai-whisper, open_clip and timm
+`write_sound_and_vision.py`.
 
 What operators do inside a module is the affair of each implementation: other order of sums, complex
 rotation, functions for modules. Only what works on the same quantities is compared.
@@ -45,6 +46,9 @@ def answer(unpacked: Callable[[str], Path]) -> Callable[[str], Report]:
         "resnet_healthy",
         "vit_healthy",
         "vit_joined",
+        "whisper_healthy",
+        "clip_healthy",
+        "swin_healthy",
         "litgpt_gemma2_trained",
         "torchtune_gemma",
         "norm_inside_healthy",
@@ -332,3 +336,33 @@ def test_of_a_norm_and_what_follows_it_the_one_is_named_that_differs(unpacked: C
     assert found is not None
     assert found.target == "Module.model.layers.1.mlp.LlamaMLP.forward.0"
     assert found.module == "model.layers.1.mlp"
+
+
+def test_a_wrong_activation_is_named_behind_attention_that_gives_scores_for_shares(
+    answer: Callable[[str], Report],
+) -> None:
+    found = answer("whisper_silu").findings.first_bad_node
+    assert found is not None
+    assert found.target == "Module.encoder.blocks.1.mlp.1.GELU.forward.0"
+
+
+def test_logits_by_a_product_with_the_embedding_are_compared_with_those_of_a_head(
+    answer: Callable[[str], Report],
+) -> None:
+    (slice_,) = answer("whisper_healthy").slices
+    pairs = {pair.golden_node: pair for pair in slice_.plan.pairs if "__matmul__" in pair.target_node}
+    heads = [pair for name, pair in pairs.items() if "linear" in name and "forward" in name]
+    assert [pair.incomparable for pair in heads] == [None]
+
+
+def test_blocks_of_stages_that_hold_other_things_are_matched(answer: Callable[[str], Report]) -> None:
+    (slice_,) = answer("swin_healthy").slices
+    blocks = {
+        (found.golden[0], found.target[0])
+        for found in slice_.plan.matches
+        if found.target and found.target[0].endswith("SwinTransformerBlock.forward.0")
+    }
+    assert blocks == {
+        (f"Module.swin.encoder.{path}.SwinLayer.forward.0", f"Module.{path}.SwinTransformerBlock.forward.0")
+        for path in ("layers.0.blocks.0", "layers.0.blocks.1", "layers.1.blocks.0")
+    }

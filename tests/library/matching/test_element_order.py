@@ -1,19 +1,24 @@
 """What lies in another order than its weight, or than in the layers beside it, is a fault and stays one."""
 
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as some
+from msgspec.structs import replace
 
 from firstdrift.comparison.stages import measure_pairs
 from firstdrift.matching.implementations.element_order import with_order_of_layers
 from firstdrift.matching.implementations.pair_tensors import pairer_of
-from firstdrift.matching.plan import SlicePlan
+from firstdrift.matching.plan import SlicePlan, TensorPair
 from firstdrift.matching.tensors import TensorPairing
 from firstdrift.matching.tree import build_tree
+from firstdrift.metrics.measurement import IN_OTHER_ORDER, Measurement, MeasurementKind
 from firstdrift.model.node import Direction, Node, NodeKind
 from firstdrift.model.slice import Coordinates, Slice, SliceListing
-from firstdrift.model.tensor import DataLocation, Role, TensorRecord
+from firstdrift.model.tensor import DataLocation, Role, Statistics, TensorRecord
 
 LAYERS, TOKENS, HEADS, HEAD, TAKEN = 3, 5, 3, 8, 16
 ALL = frozenset(range(LAYERS))
@@ -133,3 +138,42 @@ def test_a_weight_that_stands_in_no_layers_tells_its_order_itself(tmp_path: Path
     (measured,) = measure_pairs(SlicePlan(LISTING, LISTING, (), pairs, (), ()), 0, 1)
     assert measured.errors is not None
     assert measured.errors.relative_l2 == 0.0
+
+
+def a_pair(folder: Path, golden: np.ndarray, target: np.ndarray, *, by_statistics: bool) -> TensorPair:
+    sides = [
+        replace(
+            saved(folder, Role.INPUT, "0", array),
+            statistics=Statistics(
+                float(array.max()), float(array.min()), float(array.mean()), float(np.linalg.norm(array))
+            ),
+        )
+        for array in (golden, target)
+    ]
+    return TensorPair(0, "pad.0", "pad.1", *sides, by_statistics=by_statistics)
+
+
+def measured(pair: TensorPair) -> Measurement:
+    return measure_pairs(SlicePlan(LISTING, LISTING, (), (pair,), (), (), (), ()), 0, 1)[0]
+
+
+@settings(max_examples=20, deadline=None)
+@given(seed=some.integers(0, 999), by=some.integers(1, 7))
+def test_what_statistics_alone_tell_is_not_compared_if_it_lies_in_another_order(seed: int, by: int) -> None:
+    array = np.random.default_rng(seed).normal(size=(2, 8, 8, 16)).astype("float32")
+    rolled = np.roll(array, by, axis=1) * np.float32(1 + 1e-6)
+    with TemporaryDirectory() as folder:
+        unsure = measured(a_pair(Path(folder), array, rolled, by_statistics=True))
+        sure = measured(a_pair(Path(folder), array, rolled, by_statistics=False))
+    assert unsure.reason == IN_OTHER_ORDER
+    assert sure.kind is MeasurementKind.DATA
+
+
+@settings(max_examples=50, deadline=None)
+@given(seed=some.integers(0, 999), size=some.floats(0.01, 1))
+def test_noise_is_no_other_order(seed: int, size: float) -> None:
+    dice = np.random.default_rng(seed)
+    array = dice.normal(size=(2, 8, 16)).astype("float32")
+    noisy = array + dice.normal(0, size, array.shape).astype("float32")
+    with TemporaryDirectory() as folder:
+        assert measured(a_pair(Path(folder), array, noisy, by_statistics=True)).kind is MeasurementKind.DATA
