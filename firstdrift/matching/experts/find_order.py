@@ -94,7 +94,10 @@ def _partners(golden: Block, target: Block) -> dict[int, int]:
     distance = _of_single(golden, target)
     numbers: tuple[Sequence[int], Sequence[int]] = sorted(golden.single), sorted(target.single)
     if not numbers[0] or not numbers[1]:
-        distance, numbers = _of_stacked(golden, target), (range(golden.size), range(target.size))
+        samples = known(map(_sampled_rows, _alone_together(golden.stacked, target.stacked)))
+        # A router may have more rows than there are experts: one that says that none is needed.
+        stacked = range(min((len(first) for first, _ in samples), default=0))
+        distance, numbers = _of_stacked(samples), (stacked, stacked)
     if _are_in_place(*numbers, distance):
         return {}
     found = dict(_nearest(numbers[0][:MOST_FIRST], numbers[1], distance))
@@ -136,9 +139,8 @@ def _apart(golden: TensorRecord, target: TensorRecord) -> float | None:
     return value_distance(golden, target)
 
 
-def _of_stacked(golden: Block, target: Block) -> Distance:
+def _of_stacked(samples: "Sequence[tuple[Array, Array]]") -> Distance:
     """Measure by the first elements of each expert, where they were saved."""
-    samples = known(map(_sampled_rows, _alone_together(golden.stacked, target.stacked)))
 
     def distance(own: int, other: int) -> float:
         return _middle(_relative(first[own], second[other]) for first, second in samples)

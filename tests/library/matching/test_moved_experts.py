@@ -15,8 +15,11 @@ from firstdrift import Report, compare
 from firstdrift.comparison.exit_status import exit_status
 from firstdrift.dumps.storage.tensor_data import load_tensor
 from firstdrift.dumps.storage.views import RENUMBERED
+from firstdrift.matching.experts.find_order import find_moved
 from firstdrift.matching.plan import SlicePlan
-from firstdrift.model.tensor import DataLocation, ViewStep
+from firstdrift.model.node import Direction, Node, NodeKind
+from firstdrift.model.slice import Coordinates, Slice, SliceListing
+from firstdrift.model.tensor import DataLocation, Role, TensorRecord, ViewStep
 
 Unpack = Callable[[str], Path]
 
@@ -149,3 +152,32 @@ def test_numbers_beyond_those_that_are_told_stay(tmp_path: Path) -> None:
     location = DataLocation(tmp_path / "chosen.npy", "npy")
     told = replace(location, view=(ViewStep(RENUMBERED, (1, 3, 0, 2)),))
     assert load_tensor(told).tolist() == [[1, 3], [0, -1], [7, 2]]
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_a_router_may_have_more_rows_than_there_are_experts(tmp_path: Path, turned: bool) -> None:
+    """One that may choose none: the experts in one tensor are four, what the router chooses from are five."""
+    dice = np.random.default_rng(7)
+    experts, router = dice.normal(size=(4, 6, 3)), dice.normal(size=(5, 3))
+    order = [1, 0, 2, 3] if turned else [0, 1, 2, 3]
+
+    def run(side: str, numbers: list[int]) -> Slice:
+        arrays = {
+            "mlp.experts.gate_up_proj": experts[numbers] + 0.1,
+            "mlp.gate.weight": router[[*numbers, 4]],
+        }
+        nodes = []
+        for at, (path, array) in enumerate(arrays.items()):
+            file = tmp_path / f"{side}{at}.npy"
+            np.save(file, array.astype("float32"))
+            module, _, key = path.rpartition(".")
+            weight = TensorRecord(
+                Role.PARAMETER, key, "float32", array.shape, location=DataLocation(file, "npy")
+            )
+            nodes.append(
+                Node(path, module, NodeKind.MODULE, "Made", Direction.FORWARD, 0, at, None, (weight,))
+            )
+        return Slice(SliceListing(Coordinates(), tmp_path), tuple(nodes))
+
+    found = find_moved(run("golden", [0, 1, 2, 3]), run("target", order))
+    assert [moved.order for moved in found] == ([(1, 0, 2, 3, 4)] if turned else [])
