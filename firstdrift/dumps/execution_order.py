@@ -13,7 +13,7 @@ Four sources, the strongest first:
 
 import re
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from graphlib import TopologicalSorter
 from heapq import heappop, heappush
@@ -112,16 +112,16 @@ def takers_of_unmade(
     fractions = nodes_by_value(tensors, Role.INPUT, _values_of_fractions)
     # What a node gives that it takes, it only passes on.
     unmade = (value for value in fractions if givers[value] <= takers[value])
-    late = {
-        taker
-        for value in unmade
-        for taker in fractions[value]
-        if takers[value].isdisjoint(_line(taker, parents)[1:])
-    }
+    late = {taker for value in unmade for taker in _first_takers(fractions[value], takers[value], parents)}
     early = set().union(*takers.values()) - late
     late, early = (_with_silent_around(names, tensors, parents) for names in (late, early))
     beside = {parents[name] for name in early - late}
     return {name for name in late if parents[name] in beside}
+
+
+def _first_takers(names: Iterable[str], takers: set[str], parents: Mapping[str, str | None]) -> Iterator[str]:
+    """Yield the nodes around which no other node takes the same."""
+    return (name for name in names if takers.isdisjoint(_line(name, parents)[1:]))
 
 
 def _with_silent_around(

@@ -140,8 +140,7 @@ def _missed(evidence: Evidence, there: ToCompare, seen: _Seen, compared: set[str
             continue
         if talks == 1 and is_communication(row.type_name):
             continue
-        above = _compared_above(row, evidence.rows, compared)
-        if above is not None and (row.kind is API or above not in holding):
+        if _is_told_above(row, evidence.rows, compared, holding):
             continue
         yield from not_in(row.golden, aside)
 
@@ -153,14 +152,13 @@ def _sides_that_talk(communications: Sequence[TreeRow]) -> int:
 
 def _holding(rows: Sequence[TreeRow]) -> Iterator[int]:
     """Yield the rows that hold a module of the target dump: another one than that of their own gradients."""
-    for row in rows:
-        if row.parent is not None and row.target and row.kind is MODULE and row.path != rows[row.parent].path:
-            yield row.parent
+    modules = (row for row in rows if row.target and row.kind is MODULE)
+    yield from (at for row in modules if (at := row.parent) is not None and row.path != rows[at].path)
 
 
-def _compared_above(row: TreeRow, rows: Sequence[TreeRow], compared: set[str]) -> int | None:
-    """Return the innermost module around a row that was compared; None if none was."""
+def _is_told_above(row: TreeRow, rows: Sequence[TreeRow], compared: set[str], holding: set[int]) -> bool:
+    """Tell whether a module around a row was compared; of a module one that holds none in the other run."""
     above = row.parent
     while above is not None and compared.isdisjoint(rows[above].golden):
         above = rows[above].parent
-    return above
+    return above is not None and (row.kind is API or above not in holding)

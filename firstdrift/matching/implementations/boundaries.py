@@ -131,11 +131,14 @@ def _is_in_other_form(pair: TensorPair, given: Sequence[TensorPair]) -> bool:
 
 def _is_beside_first(pair: TensorPair, given: Sequence[TensorPair]) -> bool:
     """Tell whether an output differs where the first output of its module agrees, or differs far less."""
-    first = next((one for one in given if one.golden.role is Role.OUTPUT), pair)
-    if first is pair or pair.golden.role is not Role.OUTPUT or first.incomparable or pair.incomparable:
-        return False
+    outputs = filter(_is_compared_output, given)
+    first = next(outputs, pair) if _is_compared_output(pair) else pair
     nearest, distance = value_distance(first.golden, first.target), value_distance(pair.golden, pair.target)
     return nearest is not None and distance is not None and nearest * TIMES_NEARER < distance
+
+
+def _is_compared_output(pair: TensorPair) -> bool:
+    return pair.golden.role is Role.OUTPUT and pair.incomparable is None
 
 
 def _contradicting(pair: TensorPair, of_golden: _Takers, of_target: _Takers) -> TensorPair | None:

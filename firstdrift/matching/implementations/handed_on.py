@@ -82,10 +82,10 @@ def _given(node: Node, taken: Mapping[Hashable, _Taken]) -> Iterator[tuple[Tenso
     """Yield what a module of the forward pass gives that others take, laid out as they take it."""
     if is_operator(node) or node.direction is Direction.BACKWARD:
         return
-    for record in floating(node.records(Role.OUTPUT)):
-        own, pair = taken.get(value_key(record), (None, None))
-        if own is not None and pair is not None and _lies_as(record, own):
-            yield with_steps(record, *_steps(own)), pair
+    records = floating(node.records(Role.OUTPUT))
+    found = [(record, *taken[key]) for record in records if (key := value_key(record)) in taken]
+    alike = (one for one in found if _lies_as(*one[:2]))
+    yield from ((with_steps(record, *_steps(own)), pair) for record, own, pair in alike)
 
 
 def _lies_as(record: TensorRecord, own: TensorRecord) -> bool:

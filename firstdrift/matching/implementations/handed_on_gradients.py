@@ -11,7 +11,7 @@ from typing import TypeAlias
 from firstdrift.groups import known
 from firstdrift.matching.fused.joined_tensors import golden_first
 from firstdrift.matching.implementations.pair_tensors import pair_records
-from firstdrift.matching.plan import NodeMatch
+from firstdrift.matching.plan import NodeMatch, UnmatchedTensor
 from firstdrift.matching.structure.statistics_similarity import value_key
 from firstdrift.matching.tensors import TensorPairing
 from firstdrift.matching.tree import SliceTree
@@ -35,11 +35,18 @@ def pair_handed_on(
         there = _handing_on(other) if gradients else {}
         for one in gradients:
             match = matches[one.match]
-            partners = match.target if own_is_golden else match.golden
-            for found in known(there.get((name, one.record.key)) for name in partners):
-                sides = golden_first((nodes[one.node], one.record), found, own_is_golden=own_is_golden)
+            found = _found(one, match.target if own_is_golden else match.golden, there)
+            for given in found:
+                sides = golden_first((nodes[one.node], one.record), given, own_is_golden=own_is_golden)
                 tensors.pairs += pair_records(one.match, sides[0], sides[1])
     tensors.drop_paired()
+
+
+def _found(
+    gradient: UnmatchedTensor, partners: Sequence[str], there: _Given
+) -> list[tuple[Node, TensorRecord]]:
+    """Return what the partners of a node are given as the gradient of what they hand on."""
+    return known(there.get((name, gradient.record.key)) for name in partners)
 
 
 def _handing_on(tree: SliceTree) -> _Given:

@@ -17,7 +17,7 @@ from firstdrift.groups import seconds
 from firstdrift.matching.implementations.containers import with_containers
 from firstdrift.matching.implementations.thresholds import LEAST_LEAVES, SAME_CLASSES, SAME_CODE
 from firstdrift.matching.structure.statistics_similarity import value_key
-from firstdrift.matching.tree import SliceTree, holds_gradients, is_operator
+from firstdrift.matching.tree import SliceTree, holds_gradients, is_operator, tensors_of
 from firstdrift.model.node import Direction, Node
 from firstdrift.model.slice import Slice, SliceListing
 from firstdrift.model.tensor import Role
@@ -111,10 +111,7 @@ def _is_no_norm(node: Node) -> bool:
     """Tell whether what is called a norm gives what it takes: it stands where others have one."""
     if kind_of(replace(node, type_name="")) is not OpKind.NORM:
         return False
-    taken, given = (
-        [value_key(record) for record in node.records(role) if record.is_tensor]
-        for role in (Role.INPUT, Role.OUTPUT)
-    )
+    taken, given = ([*map(value_key, tensors_of(node, role))] for role in (Role.INPUT, Role.OUTPUT))
     return bool(taken) and None not in taken and taken[:1] == given
 
 

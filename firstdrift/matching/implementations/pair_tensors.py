@@ -133,7 +133,7 @@ class Pairer(Struct, frozen=True):
 
     def _seen(self, golden: Node, target: Node, first: TensorRecord, second: TensorRecord) -> Seen | None:
         """Say how two tensors of two modules can be compared."""
-        of_vocabulary = _is_of_vocabulary(golden) or _is_of_vocabulary(target)
+        of_vocabulary = any(map(_is_of_vocabulary, (golden, target)))
         other = swapped(second) if self._is_turned(golden, target, first) else second
         found = seen(first, other, of_vocabulary=of_vocabulary)
         if not _look_up(golden, target):

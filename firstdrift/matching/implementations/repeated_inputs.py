@@ -14,8 +14,7 @@ from firstdrift.matching.implementations.one_tensor import Whole, as_given, said
 from firstdrift.matching.implementations.thresholds import TWO_PARTS
 from firstdrift.matching.implementations.views import floating
 from firstdrift.matching.structure.statistics_similarity import value_key
-from firstdrift.matching.tree import SliceTree, is_operator
-from firstdrift.model.node import Direction
+from firstdrift.matching.tree import SliceTree
 from firstdrift.model.tensor import Role, TensorRecord, shared_location
 
 
@@ -25,12 +24,10 @@ def repeated_inputs(tree: SliceTree) -> Mapping[str, int]:
 
 
 def _repeated(tree: SliceTree) -> Iterator[tuple[str, int]]:
-    for index, node in enumerate(tree.nodes):
-        if is_operator(node) or node.direction is Direction.BACKWARD:
-            continue
-        times = _times_first(list(map(value_key, floating(node.records(Role.INPUT)))))
-        backward = tree.backward_of(index) if times > 1 else None
-        if backward is not None:
+    for index in tree.modules(tree.forward_calls.values()):
+        times = _times_first(list(map(value_key, floating(tree.nodes[index].records(Role.INPUT)))))
+        backward = tree.backward_of(index)
+        if times > 1 and backward is not None:
             yield tree.nodes[backward].name, times
 
 
@@ -43,7 +40,8 @@ def whole_gradient(side: str, parts: Sequence[TensorRecord]) -> Whole | None:
     if len(parts) < TWO_PARTS:
         return as_given(parts)
     locations = known(part.location for part in parts)
-    if len(locations) != len(parts) or len({part.shape for part in parts}) > 1:
+    shapes = {part.shape for part in parts}
+    if len(locations) != len(parts) or len(shapes) > 1:
         return None
     location = shared_location(locations, None)
     return replace(parts[0], statistics=None, digest=None, location=location), said(side, parts)

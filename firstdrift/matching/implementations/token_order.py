@@ -19,7 +19,7 @@ from firstdrift.matching.implementations.thresholds import TOKEN_DIMENSIONS
 from firstdrift.matching.implementations.views import floating, with_steps
 from firstdrift.matching.plan import Joining, TensorPair, UnmatchedTensor
 from firstdrift.matching.structure.sequence_alignment import Pair
-from firstdrift.matching.tree import Place, SliceTree
+from firstdrift.matching.tree import Place, SliceTree, tensors_of
 from firstdrift.model.node import Node
 from firstdrift.model.tensor import Role, TensorRecord, ViewStep, is_floating
 from firstdrift.wording.message import Message
@@ -53,7 +53,7 @@ def turned_batch(golden: SliceTree, target: SliceTree, matched: Iterable[Pair]) 
 
 def _has_ids(tree: SliceTree, shape: tuple[int, int]) -> bool:
     """Tell whether modules are given whole numbers of a shape."""
-    given = (record for node in tree.nodes for record in node.records(Role.INPUT) if record.is_tensor)
+    given = (record for node in tree.nodes for record in tensors_of(node, Role.INPUT))
     return any(record.shape == shape and not is_floating(record.dtype) for record in given)
 
 
@@ -75,9 +75,7 @@ def by_sequence(nodes: Sequence[Node], batch: Batch) -> tuple[Node, ...]:
 
 def _by_sequence(record: TensorRecord, batch: Batch) -> TensorRecord:
     shape, turned = record.shape, (batch.length, batch.sequences)
-    if not batch.turns_ids and not is_floating(record.dtype):
-        return record
-    if not record.is_tensor or not shape or record.shards or record.role not in (Role.INPUT, Role.OUTPUT):
+    if not shape or not _may_be_turned(record, batch):
         return record
     if shape[:2] == turned:
         seen = with_steps(record, ViewStep(SWAPPED, (0, 1)))
@@ -86,6 +84,12 @@ def _by_sequence(record: TensorRecord, batch: Batch) -> TensorRecord:
         steps = ViewStep(SHAPED, (*turned, *shape[1:])), ViewStep(SWAPPED, (0, 1)), ViewStep(SHAPED, shape)
         return with_steps(record, *steps)
     return record
+
+
+def _may_be_turned(record: TensorRecord, batch: Batch) -> bool:
+    """Tell whether a tensor has tokens, and is one whose order the other run has otherwise."""
+    is_whole = record.is_tensor and not record.shards and record.role in (Role.INPUT, Role.OUTPUT)
+    return is_whole and (batch.turns_ids or is_floating(record.dtype))
 
 
 def say_order(pairs: Iterable[TensorPair], recorded: Mapping[Place, TensorRecord]) -> list[TensorPair]:

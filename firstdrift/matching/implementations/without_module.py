@@ -5,7 +5,8 @@ golden   decoder ── lm_head ( linear )     target   decoder ( norm ── ma
 """
 
 from collections.abc import Callable, Hashable, Iterable, Iterator
-from itertools import chain
+from functools import partial
+from itertools import chain, filterfalse
 
 from firstdrift.groups import alone
 from firstdrift.matching.implementations.same_names import of_one_key
@@ -38,10 +39,13 @@ def with_weight(work: Pairing) -> Iterator[Pair]:
     """
     golden = _by_weight(work.golden, work.free_golden(range(work.golden.root)))
     target = _by_weight(work.target, work.free_target(range(work.target.root)))
-    for pair in ((golden[key], target[key]) for key in golden if key in target):
-        around = work.golden.parents[pair[0]], work.target.parents[pair[1]]
-        if work.partners.get(around[0]) != around[1]:
-            yield pair
+    pairs = ((golden[key], target[key]) for key in golden if key in target)
+    yield from filterfalse(partial(_are_in_one, work), pairs)
+
+
+def _are_in_one(work: Pairing, pair: Pair) -> bool:
+    """Tell whether two nodes lie in modules that are the same."""
+    return work.partners.get(work.golden.parents[pair[0]]) == work.target.parents[pair[1]]
 
 
 def _by_weight(tree: SliceTree, free: Iterable[int]) -> dict[Hashable, int]:
