@@ -21,7 +21,7 @@ from firstdrift.verdict.operator_bounds import is_without_model
 from firstdrift.verdict.row_errors import fingerprint
 from firstdrift.verdict.token_of_row import worst_token
 from firstdrift.verdict.tree import TreeRow
-from firstdrift.verdict.worst_part import is_any_part, node_of_worst_part, worst_part
+from firstdrift.verdict.worst_part import around_all, is_any_part, named_parts, node_of_worst_part, worst_part
 
 
 def finding_of_row(
@@ -123,7 +123,7 @@ def _names(evidence: Evidence, row: TreeRow, at: int | None) -> Names:
     if part is not None:
         return _names_of_part(evidence, row, pair, part)
     if is_any_part(pair, measured):
-        return _names_of_whole(evidence, row, pair)
+        return _names_of_whole(row, pair)
     return _names_of_row(evidence, row, pair)
 
 
@@ -148,12 +148,12 @@ def _names_of_part(evidence: Evidence, row: TreeRow, pair: TensorPair, part: str
     return golden, part, own or (module and _moved(module, target, part))
 
 
-def _names_of_whole(evidence: Evidence, row: TreeRow, pair: TensorPair) -> Names:
+def _names_of_whole(row: TreeRow, pair: TensorPair) -> Names:
     """Name a row of which any part may be off: all parts, and what is around them."""
-    parts = " + ".join(pair.part_nodes)
+    parts = " + ".join(named_parts(pair))
     if pair.golden_parts:
         return parts, pair.target_node, row.path
-    return pair.golden_node, parts, None if row.parent is None else evidence.rows[row.parent].path
+    return pair.golden_node, parts, around_all([parse_name(node).path for node in pair.part_nodes])
 
 
 def _module_of_part(evidence: Evidence, row: TreeRow, part: str) -> str | None:

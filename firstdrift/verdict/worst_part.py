@@ -26,7 +26,7 @@ def node_of_worst_part(pair: TensorPair, measured: Measurement) -> str | None:
     off = _off(errors)
     if experts := _experts(pair):
         expert = errors.index(max(errors)) % experts
-        return _around_all([nodes[at] for at in off if at % experts == expert])
+        return around_all([nodes[at] for at in off if at % experts == expert])
     return None if len(off) == len(errors) else nodes[off[0]]
 
 
@@ -51,8 +51,8 @@ def _off(errors: Sequence[float]) -> list[int]:
 
 
 def is_any_part(pair: TensorPair, measured: Measurement) -> bool:
-    """Tell whether any of the modules that were fused may be the one that is off."""
-    is_of_parts = pair.joining is Joining.CONCATENATED and len(pair.part_nodes) > 1
+    """Tell whether any of the modules that were fused, or of the experts, may be the one that is off."""
+    is_of_parts = pair.joining in {Joining.CONCATENATED, Joining.STACKED} and len(pair.part_nodes) > 1
     return is_of_parts and node_of_worst_part(pair, measured) is None
 
 
@@ -63,7 +63,7 @@ def worst_part(pair: TensorPair, measured: Measurement) -> Reasons:
     if node is not None and not errors and (scaled := scaled_part(pair)) is not None:
         return (Message.of("reason.scaled_part", node=node, factor=scaled[1]),)
     if not errors and is_any_part(pair, measured):
-        return (Message.of("reason.any_part", parts=pair.part_nodes),)
+        return (Message.of("reason.any_part", parts=named_parts(pair)),)
     off = _off(errors)
     if node is None or len(off) == len(errors):
         return ()
@@ -71,7 +71,13 @@ def worst_part(pair: TensorPair, measured: Measurement) -> Reasons:
     return (Message.of("reason.worst_part", node=node, size=size, others=others),)
 
 
-def _around_all(nodes: Sequence[str]) -> str | None:
+def named_parts(pair: TensorPair) -> tuple[str, ...]:
+    """Return the nodes of the parts; of experts, which may be hundreds, what their names begin with."""
+    around = around_all(pair.part_nodes) if pair.joining is Joining.STACKED else None
+    return (around,) if around else pair.part_nodes
+
+
+def around_all(nodes: Sequence[str]) -> str | None:
     """Return the only node, or the name that those of several begin with."""
     if len(nodes) == 1:
         return nodes[0]

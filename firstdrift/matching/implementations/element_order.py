@@ -14,7 +14,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from firstdrift.matching.implementations.thresholds import OTHER_ORDER, TWO_PARTS
+from firstdrift.matching.implementations.thresholds import OTHER_FORM, OTHER_ORDER, TWO_PARTS
 from firstdrift.matching.layers_beside import with_layers_beside
 from firstdrift.matching.plan import Joining, TensorPair
 from firstdrift.matching.structure.statistics_similarity import value_distance
@@ -106,5 +106,6 @@ def lies_otherwise(pair: TensorPair, difference: float) -> bool:
     A window that is shifted before it is filled up, or after, is such a pair. `difference` is the relative L2
     difference of their elements.
     """
-    distance = value_distance(pair.golden, pair.target) if pair.by_statistics else None
+    may_lie_so = pair.by_statistics and difference > OTHER_FORM
+    distance = value_distance(pair.golden, pair.target) if may_lie_so else None
     return distance is not None and distance * OTHER_ORDER < difference

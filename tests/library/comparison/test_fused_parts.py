@@ -26,6 +26,7 @@ from firstdrift.metrics.dtypes import Array
 from firstdrift.metrics.part_errors import errors_of_parts
 from firstdrift.model.tensor import Role, Statistics, TensorRecord, join_statistics
 from firstdrift.verdict.scaled_part import scaled_part
+from firstdrift.verdict.worst_part import named_parts
 
 LAYER, TOKEN = 3, 2
 PARTS = {
@@ -183,3 +184,15 @@ def test_errors_of_parts(golden: list[float], target: list[float], errors: tuple
     labels = np.array([[0, 0, 1, 1]])
     sides = [np.array([values, values]) for values in (golden, target)]
     assert errors_of_parts(sides[0], sides[1], labels, 2) == pytest.approx(errors)
+
+
+def test_of_experts_whose_statistics_do_not_tell_which_is_off_the_module_around_all_is_named() -> None:
+    record = summed_up(np.ones((4, 3), "float32"))
+    nodes = tuple(
+        f"Module.mlp.experts.{at}.{name}.Linear.forward.0" for at in range(3) for name in ("w1", "w3")
+    )
+    pair = TensorPair(
+        0, "", "", record, record, target_parts=(record,) * 6, part_nodes=nodes, joining=Joining.STACKED
+    )
+    assert named_parts(pair) == ("Module.mlp.experts",)
+    assert named_parts(replace(pair, joining=Joining.CONCATENATED)) == nodes
