@@ -3,7 +3,7 @@
 from typing import Any
 
 import torch
-from planting import first_float
+from planting import floats
 from torch import Tensor
 
 
@@ -12,19 +12,21 @@ def effect_of(clean: list[Any], planted: list[Any]) -> tuple[float, float]:
     apart, told = 0.0, 0.0
     if len(clean) != len(planted):
         return float("inf"), float("inf")
-    for one, other in zip(clean, planted, strict=True):
-        first, second = first_float(one), first_float(other)
-        if first is None or second is None:
-            continue
-        if first.shape != second.shape or not torch.isfinite(second).all():
+    for first, second in zip(floats(clean), floats(planted), strict=False):
+        if first.shape != second.shape:
             return float("inf"), float("inf")
-        first, second = first.double(), second.double()
-        apart = max(apart, float((second - first).norm() / first.norm().clamp_min(1e-30)))
-        told = max(told, *_told(first, second))
+        known = torch.isfinite(first)  # a mask is infinite where nothing is seen
+        one, other = first[known].double(), second[known].double()
+        if not torch.isfinite(other).all():
+            return float("inf"), float("inf")
+        apart = max(apart, float((other - one).norm() / one.norm().clamp_min(1e-30)))
+        told = max(told, *_told(one, other))
     return apart, told
 
 
 def _told(first: Tensor, second: Tensor) -> list[float]:
+    if not first.numel():
+        return [0.0]
     size = float(first.abs().max().clamp_min(1e-30))
     norms = float((second.norm() - first.norm()).abs() / first.norm().clamp_min(1e-30))
     return [

@@ -18,7 +18,7 @@ from forking import Answer, forked
 from kernels import Clock
 from modes import MSIT, Wanted, alone, dump, run
 from plan import Job
-from planting import SOURCE, Site, Truth, first_float, observed
+from planting import SOURCE, Site, Truth, floats, observed
 from setting import ROUNDOFF, Setting
 from torch import Tensor, nn
 
@@ -164,9 +164,10 @@ def _listen(module: nn.Module, place: str, seen: Seen, *, only_lists: bool) -> N
         one.register_forward_hook(heard)
 
 
-def _kept(result: Any, *, only_lists: bool) -> Any:  # noqa: ANN401
-    first = None if only_lists and isinstance(result, dict) else first_float(result)
-    return None if first is None else first.detach().clone()
+def _kept(result: Any, *, only_lists: bool) -> list[Tensor]:  # noqa: ANN401
+    if only_lists and isinstance(result, dict):
+        return []
+    return [one.detach().clone() for one in floats(result)]
 
 
 def operators(job: Job, built: Built, setting: Setting, truth: dict[str, Any], folder: Path) -> Answer:

@@ -1,6 +1,6 @@
 """What a fault is planted into: the model, which of its modules run, and how the run is set."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -148,10 +148,13 @@ def observed(built: Built, mode: str, dice: Dice, setting: Setting, ask: Callabl
 
 def first_float(value: Any) -> Tensor | None:  # noqa: ANN401
     """Return the first tensor of floating point numbers in what a module gave."""
+    return next(floats(value), None)
+
+
+def floats(value: Any) -> Iterator[Tensor]:  # noqa: ANN401
+    """Yield the tensors of floating point numbers in what a module gave."""
     if isinstance(value, Tensor):
-        return value if value.is_floating_point() else None
-    if isinstance(value, dict):
-        value = list(value.values())
-    if isinstance(value, list | tuple):
-        return next((found for one in value if (found := first_float(one)) is not None), None)
-    return None
+        yield from [value] if value.is_floating_point() else []
+    elif isinstance(value, dict | list | tuple):
+        for one in value.values() if isinstance(value, dict) else value:
+            yield from floats(one)
