@@ -105,14 +105,16 @@ def takers_of_unmade(
     """Find the nodes that take fractions which no node gave and none around them took: made in between.
 
     Something beside them takes what was made before. A container of which nothing was recorded takes what its
-    children take.
+    children take. What takes some rows alone, as an expert does, may take those of what was there from the
+    beginning.
     """
     givers = nodes_by_value(tensors, Role.OUTPUT, _values)
     takers = nodes_by_value(tensors, Role.INPUT, _values)
     fractions = nodes_by_value(tensors, Role.INPUT, _values_of_fractions)
     # What a node gives that it takes, it only passes on.
     unmade = (value for value in fractions if givers[value] <= takers[value])
-    late = {taker for value in unmade for taker in _first_takers(fractions[value], takers[value], parents)}
+    found = {taker for value in unmade for taker in _first_takers(fractions[value], takers[value], parents)}
+    late = {name for name in found if not _takes_some_rows(_line(name, parents), tensors)}
     early = set().union(*takers.values()) - late
     late, early = (_with_silent_around(names, tensors, parents) for names in (late, early))
     beside = {parents[name] for name in early - late}
@@ -122,6 +124,17 @@ def takers_of_unmade(
 def _first_takers(names: Iterable[str], takers: set[str], parents: Mapping[str, str | None]) -> Iterator[str]:
     """Yield the nodes around which no other node takes the same."""
     return (name for name in names if takers.isdisjoint(_line(name, parents)[1:]))
+
+
+def _takes_some_rows(line: Sequence[str], tensors: Mapping[str, Sequence[TensorRecord]]) -> bool:
+    """Tell whether the first of some nodes takes fewer rows than the innermost node around it."""
+    rows = known(map(_rows_taken, known(map(tensors.get, line))))
+    return len(rows) > 1 and rows[0] < rows[1]
+
+
+def _rows_taken(records: Sequence[TensorRecord]) -> int | None:
+    taken = (record.shape for record in of_role(records, Role.INPUT) if is_floating(record.dtype))
+    return next((prod(shape[:-1]) for shape in taken if shape), None)
 
 
 def _with_silent_around(

@@ -122,6 +122,7 @@ def pair_keys(pairs: Sequence[TensorPair]) -> list[bytes]:
             to_text(pair.transform) if pair.transform else "",
             "" if pair.incomparable is None else to_text(pair.incomparable),
             to_text((pair.golden_parts, pair.target_parts, *pair.witnesses)) if pair.joining else "",
+            *(("by statistics",) if pair.by_statistics else ()),
         )
         key = _digest("\0".join(parts).encode(errors="surrogatepass"))
         seen[key] += 1
@@ -424,7 +425,7 @@ def _pair_columns(result: SliceResult, measurement_ids: Mapping[bytes, int]) -> 
     return {
         "index": list(range(len(pairs))),
         "row": [row_of_match[pair.match] for pair in pairs],
-        "joined": [pair if pair.is_joined else None for pair in pairs],
+        "joined": [pair if pair.is_joined or pair.by_statistics else None for pair in pairs],
         **columns_of(pairs, "transform", "incomparable"),
         "measurement_id": [measurement_ids[key] for key in pair_keys(pairs)],
         **columns_of(judged, "verdict", "error", "reasons"),

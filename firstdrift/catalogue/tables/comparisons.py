@@ -218,8 +218,8 @@ class PairEntry(Entry):
         row: index of the row it belongs to.
         golden_order: order of the golden node in its slice; likewise target_order.
         golden_position: place of the tensor in the golden node; likewise target_position.
-        joined: the whole pair, if one of its tensors is joined from several, of nodes or of ranks; those
-            columns say where the first of them is.
+        joined: the whole pair, if one of its tensors is joined from several, of nodes or of ranks (those
+            columns say where the first of them is), or statistics alone tell that the two are one.
         incomparable: why it was not measured; None if it was.
     """
 

@@ -170,6 +170,15 @@ def test_what_takes_what_no_node_gave_is_late(values: dict[str, str], late: set[
     assert takers_of_unmade(tensors_of(values), PARENTS) - {"a.x"} == late
 
 
+@pytest.mark.parametrize(("rows", "late"), [(4, {"b"}), (3, set())])
+def test_what_takes_some_rows_may_take_those_of_the_input(rows: int, late: set[str]) -> None:
+    """As an expert does, which takes the rows of its tokens."""
+    tensors = tensors_of({"root": "p>", "a": "p>"})
+    tensors["root"] = [replace(tensors["root"][0], shape=(4, 8))]
+    tensors["b"] = [replace(tensor(Role.INPUT, "r"), shape=(rows, 8))]
+    assert takers_of_unmade(tensors, PARENTS) == late
+
+
 def test_whole_numbers_that_no_node_gave_are_there_from_the_start() -> None:
     positions = replace(tensor(Role.INPUT, "r"), dtype="int64")
     tensors = tensors_of({"root": "p>", "a": "p>"}) | {"b": [positions]}
