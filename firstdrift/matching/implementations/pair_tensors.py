@@ -38,6 +38,7 @@ from firstdrift.matching.implementations.one_tensor import (
 from firstdrift.matching.implementations.products import (
     are_products_by_other_names,
     is_given,
+    is_given_more,
     multiply_the_same,
     one_matrix,
 )
@@ -162,7 +163,7 @@ class Pairer(Struct, frozen=True):
             own.pairs = [replace(pair, by_statistics=True) for pair in own.pairs]
         elif len(made) == 1 and made <= self.turned.keys() and _treat_each_element(golden, target):
             own.pairs = with_order_of_given(own.pairs, self.turned[made.pop()])
-        elif not (are_products_by_other_names(golden, target) and multiply_the_same(own.pairs)):
+        elif not (are_products_by_other_names(golden, target) and multiply_the_same(own)):
             own.pairs = [replace(pair, incomparable=MADE_OTHERWISE) for pair in own.pairs]
         tensors.add(own)
 
@@ -174,7 +175,9 @@ class Pairer(Struct, frozen=True):
             own.pairs = list(map(self._with_repeated, own.pairs))
         if are_products_by_other_names(golden, target):
             matrix = one_matrix(own)
-            own.pairs += [] if matrix is None else [_pair(row, (golden, target), matrix, ())]
+            # A square one may lie either way round.
+            pairs = [] if matrix is None else [_pair(row, (golden, target), matrix, ())]
+            own.pairs += [replace(pair, by_statistics=True) for pair in pairs]
             own.drop_paired()
             _pair_given(own, row, golden, target)
         elif _treat_each_element(golden, target):
@@ -184,8 +187,7 @@ class Pairer(Struct, frozen=True):
     def _made_of(self, pairing: TensorPairing) -> set[int]:
         """Return the numbers of what two operators are given; none unless all of it was made by the same."""
         given = [pair for pair in pairing.pairs if is_given(pair.golden)]
-        left = (*pairing.unmatched_golden, *pairing.unmatched_target)
-        if any(is_given(each.record) for each in left):
+        if is_given_more(pairing):
             return set()
         made = {self._made_by_one(pair.golden, pair.target) for pair in given}
         return set() if None in made else set(known(made))

@@ -5,7 +5,6 @@ known what made it, by values that are about the same: what is made of one token
 made of all, are the same quantity.
 """
 
-from collections.abc import Sequence
 from itertools import product
 
 from firstdrift.matching.implementations.thresholds import OTHER_FORM, TIMES_NEARER, TWO_PARTS
@@ -39,11 +38,20 @@ def one_matrix(left: TensorPairing) -> Seen | None:
     return None
 
 
-def multiply_the_same(pairs: Sequence[TensorPair]) -> bool:
-    """Tell whether two products are given one matrix, and what they multiply with it is about the same."""
-    given = [pair for pair in pairs if is_given(pair.golden)]
+def multiply_the_same(own: TensorPairing) -> bool:
+    """Tell whether two products are given one matrix, about the same to multiply it with, and no more.
+
+    A bias that the one adds, the other run adds by an operator of its own.
+    """
+    given = [pair for pair in own.pairs if is_given(pair.golden)]
     factors = [pair for pair in given if not _are_one_matrix(pair)]
-    return len(factors) == len(given) - 1 and all(map(_are_about_the_same, factors))
+    are_all = len(factors) == len(given) - 1 and not is_given_more(own)
+    return are_all and all(map(_are_about_the_same, factors))
+
+
+def is_given_more(own: TensorPairing) -> bool:
+    """Tell whether one of two operators is given fractions that have no partner."""
+    return any(is_given(each.record) for each in (*own.unmatched_golden, *own.unmatched_target))
 
 
 def _is_matrix(record: TensorRecord) -> bool:
