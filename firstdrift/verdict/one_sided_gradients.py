@@ -1,13 +1,15 @@
 """Gradients of parameters that one side alone has, although both ran the backward pass of the module.
 
 A frozen weight has none. Where a dump names modules otherwise, or lays them out over ranks, nothing is said,
-nor of a match that a person has yet to confirm, nor of an operator of which one side recorded nothing.
+nor of a match that a person has yet to confirm, nor of an operator of which one side recorded nothing, nor
+where the other side has as many elements left over: operators by other names share no arguments by name.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from math import prod
 from typing import NamedTuple
 
-from firstdrift.matching.plan import SlicePlan
+from firstdrift.matching.plan import SlicePlan, UnmatchedTensor
 from firstdrift.model.node import Direction
 from firstdrift.model.tensor import Role, TensorRecord
 from firstdrift.operators.properties import last_part, parameter_positions
@@ -31,14 +33,27 @@ def one_sided_gradients(plan: SlicePlan, rows: Sequence[TreeRow]) -> Mapping[int
 def _of_matched_rows(plan: SlicePlan, rows: Sequence[TreeRow]) -> Iterator[tuple[int, OneSidedGradient]]:
     one_to_one = {row.match: row for row in rows if row.match is not None and _is_one_to_one(row)}
     compared = {pair.match for pair in plan.pairs}
-    for side, left in (("golden", plan.unmatched_golden_tensors), ("target", plan.unmatched_target_tensors)):
-        for tensor in left:
+    golden, target = plan.unmatched_golden_tensors, plan.unmatched_target_tensors
+    for side, left, others in (("golden", golden, target), ("target", target, golden)):
+        for tensor in _without_counterparts(left, others):
             row = one_to_one.get(tensor.match)
             if row is None or plan.matches[tensor.match].doubtful or not tensor.record.is_tensor:
                 continue
             is_compared = tensor.match in compared
             if tensor.record.role is Role.GRADIENT or (is_compared and _is_of_weight(tensor.record, row)):
                 yield row.index, OneSidedGradient(side, tensor.record.label)
+
+
+def _without_counterparts(
+    left: Iterable[UnmatchedTensor], others: Iterable[UnmatchedTensor]
+) -> Iterator[UnmatchedTensor]:
+    """Yield what is left over of which the other side has nothing of one role and size left over."""
+    counterparts = set(map(_place_and_size, others))
+    return (tensor for tensor in left if _place_and_size(tensor) not in counterparts)
+
+
+def _place_and_size(tensor: UnmatchedTensor) -> tuple[int, Role, int]:
+    return tensor.match, tensor.record.role, prod(tensor.record.shape or ())
 
 
 def _is_of_weight(record: TensorRecord, row: TreeRow) -> bool:

@@ -22,12 +22,13 @@ from firstdrift.verdict.judgement import NodeClass
 
 
 @pytest.fixture
-def answer(unpacked: Callable[[str], Path]) -> Callable[[str], Report]:
+def answer(unpacked: Callable[[str], Path]) -> Callable[..., Report]:
     """Return a function that compares a pair."""
 
-    def compared(name: str) -> Report:
+    def compared(name: str, *, swapped: bool = False) -> Report:
         folder = unpacked(f"implementations/{name}")
-        return compare(folder / "golden", folder / "target")
+        golden, target = (folder / side for side in ("golden", "target")[:: -1 if swapped else 1])
+        return compare(golden, target)
 
     return compared
 
@@ -55,8 +56,11 @@ def answer(unpacked: Callable[[str], Path]) -> Callable[[str], Report]:
         "norm_inside_bias",
     ],
 )
-def test_other_code_that_does_the_same_is_no_fault(answer: Callable[[str], Report], name: str) -> None:
-    report = answer(name)
+@pytest.mark.parametrize("swapped", [False, True], ids=["as written", "swapped"])
+def test_other_code_that_does_the_same_is_no_fault(
+    answer: Callable[..., Report], name: str, *, swapped: bool
+) -> None:
+    report = answer(name, swapped=swapped)
     coverage = report.findings.coverage
     assert exit_status(report) == 0
     assert coverage is not None

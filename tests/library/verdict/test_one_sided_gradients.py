@@ -43,6 +43,18 @@ def plan(
     return SlicePlan(listing, listing, matches, (), (), (), unmatched_golden_tensors=tuple(left))
 
 
+def test_what_both_sides_have_left_over_is_not_one_sides_alone() -> None:
+    """Two operators by other names give gradients of one weight, as wide in the one as high in the other."""
+    wide, high = (replace(WEIGHT, key=key, shape=shape) for key, shape in (("1", (4, 6)), ("0", (6, 4))))
+    less = replace(high, shape=(4, 4))
+    for other, is_said in ((high, False), (less, True)):
+        said = replace(
+            plan(ROWS, [UnmatchedTensor(1, "n", wide)]),
+            unmatched_target_tensors=(UnmatchedTensor(1, "n", other),),
+        )
+        assert bool(one_sided_gradients(said, ROWS)) is is_said
+
+
 def test_a_gradient_less_in_a_matched_row_is_named() -> None:
     left = [UnmatchedTensor(1, "n", WEIGHT)]
     assert one_sided_gradients(plan(ROWS, left), ROWS) == {1: OneSidedGradient("golden", WEIGHT.label)}
