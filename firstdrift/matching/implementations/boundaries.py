@@ -14,8 +14,9 @@ is looked up, some rows may not have been asked for.
 
 golden   attention -> output, shares     target   attention -> output, scores
 
-What nobody takes, each implementation gives as it likes beside what it gives first: if it differs where the
-first agrees, it is another quantity.
+What nobody takes, each implementation gives as it likes beside what it gives first: if it is far off where
+the first agrees, it is another quantity. Not so in the backward pass: nobody takes a gradient as it is where
+those of several uses are added up.
 """
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
@@ -77,10 +78,14 @@ def _kept_apart(pair: TensorPair, why: Message) -> TensorPair:
 
 def _of_gradient(pair: TensorPair, outputs: Mapping[_Place, Message]) -> Message | None:
     """Say why two gradients are not one quantity: those of outputs that are not."""
-    names = with_direction(pair.golden_node, "forward"), with_direction(pair.target_node, "forward")
+    names = _forward_names(pair)
     if pair.golden.role is not Role.INPUT or names == _names(pair) or BY_MAPPING in pair.transform:
         return None
     return outputs.get(_place(pair, names))
+
+
+def _forward_names(pair: TensorPair) -> tuple[str, str]:
+    return with_direction(pair.golden_node, "forward"), with_direction(pair.target_node, "forward")
 
 
 def _names(pair: TensorPair) -> tuple[str, str]:
@@ -130,11 +135,17 @@ def _is_in_other_form(pair: TensorPair, given: Sequence[TensorPair]) -> bool:
 
 
 def _is_beside_first(pair: TensorPair, given: Sequence[TensorPair]) -> bool:
-    """Tell whether an output differs where the first output of its module agrees, or differs far less."""
-    outputs = filter(_is_compared_output, given)
-    first = next(outputs, pair) if _is_compared_output(pair) else pair
-    nearest, distance = value_distance(first.golden, first.target), value_distance(pair.golden, pair.target)
-    return nearest is not None and distance is not None and nearest * TIMES_NEARER < distance
+    """Tell whether an output is far off where the first output of its module agrees, or differs far less."""
+    if not _is_compared_output(pair) or _forward_names(pair) != _names(pair):
+        return False
+    return _is_far_nearer(next(filter(_is_compared_output, given), pair), pair)
+
+
+def _is_far_nearer(first: TensorPair, second: TensorPair) -> bool:
+    nearest, distance = (value_distance(one.golden, one.target) for one in (first, second))
+    if nearest is None or distance is None:
+        return False
+    return max(OTHER_FORM, nearest * TIMES_NEARER) < distance
 
 
 def _is_compared_output(pair: TensorPair) -> bool:
