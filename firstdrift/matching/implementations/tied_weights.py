@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from firstdrift.groups import grouped, known
 from firstdrift.matching.plan import Joining, TensorPair
-from firstdrift.matching.structure.statistics_similarity import value_key
+from firstdrift.matching.structure.statistics_similarity import elements_key, value_key
 from firstdrift.matching.tree import SliceTree
 from firstdrift.model.node import Node
 from firstdrift.model.tensor import Role, Statistics, TensorRecord
@@ -91,4 +91,9 @@ def _weights(tree: SliceTree) -> dict[tuple[str, str], Hashable]:
     """Return what tells the values of each parameter, by path and key."""
     nodes = tree.nodes_at(tree.forward_calls.values())
     found = ((node.path, one) for node in nodes for one in node.records(Role.PARAMETER))
-    return {(path, one.key): key for path, one in found if (key := value_key(one)) is not None}
+    return {(path, one.key): key for path, one in found if (key := _numbers(one)) is not None}
+
+
+def _numbers(record: TensorRecord) -> Hashable | None:
+    """Return what tells the numbers of a weight; nothing of a constant: two that begin as zeros are two."""
+    return None if elements_key(record) is None else value_key(record)
