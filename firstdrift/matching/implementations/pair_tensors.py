@@ -302,7 +302,7 @@ class Pairer(Struct, frozen=True):
         first, second = _in(golden, role), _in(target, role)
         times = self.golden.repeated.get(golden.name, 1), self.target.repeated.get(target.name, 1)
         if role is Role.OUTPUT and times[0] != times[1]:
-            sides = whole_gradient("golden", first[: times[0]]), whole_gradient("target", second[: times[1]])
+            sides = whole_gradient("golden", first, times[0]), whole_gradient("target", second, times[1])
             yield from both(*sides)
         elif _are_streams(golden, target, role):
             yield from both(summed("golden", first, self.golden.sums), as_given(second))

@@ -11,7 +11,6 @@ from msgspec.structs import replace
 
 from firstdrift.groups import known
 from firstdrift.matching.implementations.one_tensor import Whole, as_given, said
-from firstdrift.matching.implementations.thresholds import TWO_PARTS
 from firstdrift.matching.implementations.views import floating
 from firstdrift.matching.structure.statistics_similarity import value_key
 from firstdrift.matching.tree import SliceTree
@@ -35,13 +34,16 @@ def _times_first(keys: Sequence[Hashable | None]) -> int:
     return len(list(takewhile(lambda key: key == keys[0] is not None, keys)))
 
 
-def whole_gradient(side: str, parts: Sequence[TensorRecord]) -> Whole | None:
-    """Return the sum of the parts of a gradient; None without values of all."""
-    if len(parts) < TWO_PARTS:
+def whole_gradient(side: str, given: Sequence[TensorRecord], times: int) -> Whole | None:
+    """Return the sum of the first parts of a gradient; None without values of all.
+
+    Of what is given by keyword no gradient is recorded: its part is missing.
+    """
+    parts = given[:times]
+    if len(parts) == times == 1:
         return as_given(parts)
     locations = known(part.location for part in parts)
-    shapes = {part.shape for part in parts}
-    if len(locations) != len(parts) or len(shapes) > 1:
+    if len(locations) != times or len({part.shape for part in parts}) > 1:
         return None
     location = shared_location(locations, None)
     return replace(parts[0], statistics=None, digest=None, location=location), said(side, parts)

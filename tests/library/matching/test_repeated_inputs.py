@@ -42,11 +42,12 @@ def test_the_parts_of_a_gradient_are_added_up(tmp_path: Path) -> None:
         np.save(tmp_path / f"{at}.npy", np.full((2, 3), 10.0**at, "float32"))
         location = DataLocation(tmp_path / f"{at}.npy", "npy")
         parts.append(TensorRecord(Role.OUTPUT, str(at), "float32", (2, 3), location=location))
-    found = whole_gradient("target", parts)
+    found = whole_gradient("target", parts, 3)
     assert found is not None
     assert found[0].location is not None
     assert load_tensor(found[0].location).tolist() == [[111.0] * 3] * 2
+    assert whole_gradient("target", parts[:1], 3) is None  # the others were given by keyword
 
 
 def test_a_sum_of_which_only_statistics_are_known_is_not_known() -> None:
-    assert whole_gradient("target", [tensor(Role.OUTPUT, "0", 1), tensor(Role.OUTPUT, "1", 2)]) is None
+    assert whole_gradient("target", [tensor(Role.OUTPUT, str(at), at + 1) for at in range(2)], 2) is None
