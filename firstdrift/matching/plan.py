@@ -5,14 +5,14 @@ A plan is made from names, shapes and statistics alone; it can be shown and chec
 
 from enum import StrEnum
 from itertools import chain
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from msgspec import Struct
 
 from firstdrift.matching.manual.edits import Edit
 from firstdrift.matching.manual.mapping import MappingFile
 from firstdrift.model.slice import Coordinates, Layout, SliceListing
-from firstdrift.model.tensor import INPUT, OUTPUT, Parts, Role, TensorRecord
+from firstdrift.model.tensor import GRADIENT, INPUT, OUTPUT, Parts, Role, TensorRecord
 from firstdrift.wording.message import Message
 
 Messages: TypeAlias = tuple[Message, ...]
@@ -68,6 +68,10 @@ class NodeMatch(Struct, frozen=True, gc=False):
     operands: tuple[str, ...] = ()
 
 
+_MADE: Final = (OUTPUT, GRADIENT)
+"""What a node makes: it stays so where another node of the other run is given it."""
+
+
 class TensorPair(Struct, frozen=True, gc=False):
     """One golden tensor and one target tensor of a match.
 
@@ -110,9 +114,9 @@ class TensorPair(Struct, frozen=True, gc=False):
 
     @property
     def role(self) -> Role:
-        """What its tensors are to their nodes; an output that the other run has as an input alone is one."""
+        """What its tensors are to their nodes; an output, or a gradient, is one beside an input."""
         role = self.target.role
-        return OUTPUT if role is INPUT and self.golden.role is OUTPUT else role
+        return self.golden.role if role is INPUT and self.golden.role in _MADE else role
 
     @property
     def is_joined(self) -> bool:

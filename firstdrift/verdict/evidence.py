@@ -182,7 +182,7 @@ class Evidence:
     @cached_property
     def gradient_norm(self) -> float:
         """The largest norm that a parameter's gradient has in the golden run."""
-        gradients = (at for at, pair in enumerate(self.plan.pairs) if pair.target.role is GRADIENT)
+        gradients = (at for at, pair in enumerate(self.plan.pairs) if pair.role is GRADIENT)
         norms = (self.measurements[at].golden_norm for at in gradients)
         return max(filter(math.isfinite, norms), default=0.0)
 

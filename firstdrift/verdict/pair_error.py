@@ -57,7 +57,7 @@ def pair_error(
     if are_of_other_kinds(pair) and not measurement.equal:
         return PairError(None, non_finite=False, discrete=False, roundoff=roundoff())
     discrete = pair.target.is_tensor and not is_floating(pair.target.dtype)
-    is_gradient = pair.target.role is GRADIENT
+    is_gradient = pair.role is GRADIENT
     value, non_finite = _value(measurement, discrete=discrete, whole=is_gradient)
     unit = roundoff(pair.golden.dtype, pair.target.dtype)
     return PairError(value, non_finite, discrete, unit, _underflow(pair, measurement))

@@ -18,6 +18,7 @@ from firstdrift import Report, compare
 from firstdrift.comparison.exit_status import exit_status
 from firstdrift.matching.implementations.boundaries import is_other_quantity
 from firstdrift.matching.plan import Joining
+from firstdrift.model.tensor import Role
 from firstdrift.verdict.judgement import NodeClass
 
 
@@ -261,6 +262,8 @@ def test_a_bias_that_a_module_hands_on_is_compared_with_that_of_one_that_adds_it
 ) -> None:
     """Its gradient is that of what is given; of what is added nothing is known but the mean."""
     report = answer("norm_inside_bias")
+    roles = {pair.role.value for pair in report.slices[0].plan.pairs if pair.golden.role is Role.GRADIENT}
+    assert roles == {"gradient"}
     (one,) = report.slices
     down = (
         "Module.transformer.h.1.mlp.c_proj.Conv1D",
