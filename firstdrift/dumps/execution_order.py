@@ -19,6 +19,8 @@ from graphlib import TopologicalSorter
 from heapq import heappop, heappush
 from itertools import takewhile
 from math import prod
+from types import MappingProxyType
+from typing import Final
 from zlib import crc32
 
 from firstdrift.dumps.nodes import of_role
@@ -26,6 +28,7 @@ from firstdrift.groups import gathered, known, positions
 from firstdrift.model.tensor import Role, TensorRecord, is_floating
 from firstdrift.operators.paths import stage_of
 
+_NOT_TOLD: Final[Mapping[str, bool]] = MappingProxyType({})
 _DIGITS = re.compile(r"([0-9]{1,18})")
 _SMALLEST_EVIDENCE = 32
 _FEWEST = 8
@@ -37,13 +40,14 @@ def finish_order(
     children: Mapping[str | None, Sequence[str]],
     labels: Mapping[str, str],
     flows: Iterable[tuple[str, str]],
-    late: Collection[str] = (),
+    late: Mapping[str, bool] = _NOT_TOLD,
 ) -> tuple[list[str], int]:
     """Order nodes by when they finished: children before their parent, siblings as they ran.
 
     Labels are the last parts of names ("q_proj"; `OPERATOR` for operator calls), flows pairs of siblings of
-    which the first gave a value to the second, late what takes values that no node gave. Says as well how
-    many pairs of siblings a flow put in order.
+    which the first gave a value to the second, late whether a node takes values that no node gave; one of
+    which that is not known stays behind the sibling before it. Says as well how many pairs of siblings a flow
+    put in order.
     """
     takers: dict[str, set[str]] = defaultdict(set)
     for giver, taker in flows:
@@ -101,12 +105,12 @@ def value_flows(
 
 def takers_of_unmade(
     tensors: Mapping[str, Sequence[TensorRecord]], parents: Mapping[str, str | None]
-) -> set[str]:
-    """Find the nodes that take fractions which no node gave and none around them took: made in between.
+) -> dict[str, bool]:
+    """Tell whether nodes take fractions which no node gave and none around them took: made in between.
 
     Something beside them takes what was made before. A container of which nothing was recorded takes what its
     children take. What takes some rows alone, as an expert does, may take those of what was there from the
-    beginning.
+    beginning. Of what takes a few elements, or constants alone, nothing is said.
     """
     givers = nodes_by_value(tensors, Role.OUTPUT, _values)
     takers = nodes_by_value(tensors, Role.INPUT, _values)
@@ -118,7 +122,7 @@ def takers_of_unmade(
     early = set().union(*takers.values()) - late
     late, early = (_with_silent_around(names, tensors, parents) for names in (late, early))
     beside = {parents[name] for name in early - late}
-    return {name for name in late if parents[name] in beside}
+    return dict.fromkeys(early, False) | {name: parents[name] in beside for name in late}
 
 
 def _first_takers(names: Iterable[str], takers: set[str], parents: Mapping[str, str | None]) -> Iterator[str]:
@@ -215,7 +219,7 @@ def _order_by_name(siblings: Sequence[str], labels: Mapping[str, str]) -> list[s
 
 
 def _follow_flows(
-    siblings: list[str], takers: Mapping[str, set[str]], late: Collection[str]
+    siblings: list[str], takers: Mapping[str, set[str]], late: Mapping[str, bool]
 ) -> tuple[list[str], int]:
     """Move siblings as little as it takes for givers to come before takers, what is late after others."""
     place = positions(siblings)
@@ -232,8 +236,16 @@ def _follow_flows(
             after[giver].add(taker)
             before[taker].add(giver)
     kept = sum(map(len, after.values()))
-    keys = [(name in late, at) for at, name in enumerate(siblings)]
+    keys = list(zip(_are_late(siblings, late), range(len(siblings)), strict=True))
     return [siblings[at] for at in _topological(keys, before)], kept
+
+
+def _are_late(siblings: Iterable[str], late: Mapping[str, bool]) -> Iterator[bool]:
+    """Tell of each sibling whether it is late; one that does not tell is as the one before it."""
+    is_late = False
+    for name in siblings:
+        is_late = late.get(name, is_late)
+        yield is_late
 
 
 def _reaches(*ends: tuple[Mapping[int, set[int]], int]) -> bool:

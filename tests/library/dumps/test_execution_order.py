@@ -167,7 +167,19 @@ def test_values_flow(values: dict[str, str], flows: set[tuple[str, str]]) -> Non
     ],
 )
 def test_what_takes_what_no_node_gave_is_late(values: dict[str, str], late: set[str]) -> None:
-    assert takers_of_unmade(tensors_of(values), PARENTS) - {"a.x"} == late
+    assert late_among(tensors_of(values)) - {"a.x"} == late
+
+
+def late_among(tensors: dict[str, list[TensorRecord]]) -> set[str]:
+    return {name for name, is_late in takers_of_unmade(tensors, PARENTS).items() if is_late}
+
+
+def test_what_takes_too_few_elements_to_tell_stays_behind_the_sibling_before_it() -> None:
+    """The scores of two classes are few elements: nothing else says when softmax runs."""
+    children = {None: ["embed", "layers", "classifier", "softmax"]}
+    labels = {name: name for name in children[None]}
+    late = {"embed": False, "layers": True, "classifier": True}
+    assert finish_order(children, labels, {("embed", "layers")}, late)[0] == children[None]
 
 
 @pytest.mark.parametrize(("rows", "late"), [(4, {"b"}), (3, set())])
@@ -176,20 +188,21 @@ def test_what_takes_some_rows_may_take_those_of_the_input(rows: int, late: set[s
     tensors = tensors_of({"root": "p>", "a": "p>"})
     tensors["root"] = [replace(tensors["root"][0], shape=(4, 8))]
     tensors["b"] = [replace(tensor(Role.INPUT, "r"), shape=(rows, 8))]
-    assert takers_of_unmade(tensors, PARENTS) == late
+    assert {name for name, is_late in takers_of_unmade(tensors, PARENTS).items() if is_late} == late
 
 
 def test_whole_numbers_that_no_node_gave_are_there_from_the_start() -> None:
     positions = replace(tensor(Role.INPUT, "r"), dtype="int64")
     tensors = tensors_of({"root": "p>", "a": "p>"}) | {"b": [positions]}
-    assert takers_of_unmade(tensors, PARENTS) == set()
+    assert late_among(tensors) == set()
 
 
 def test_what_takes_the_input_of_the_module_runs_before_what_takes_what_was_made_of_it() -> None:
     children = {None: ["ffn_norm", "attention", "operator_norm"]}
     labels = {name: name for name in children[None]}
     flows = {("operator_norm", "attention")}
-    assert finish_order(children, labels, flows, {"ffn_norm"})[0] == [
+    late = {"ffn_norm": True, "attention": False, "operator_norm": False}
+    assert finish_order(children, labels, flows, late)[0] == [
         "operator_norm",
         "attention",
         "ffn_norm",
