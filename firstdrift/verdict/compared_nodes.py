@@ -16,7 +16,7 @@ target    embed ─ layers.0 ─ layers.1 ─ norm ─ lm_head        be of the 
 | it recorded no tensor, or was not asked for (`--level`)        | nothing: there is none to compare  |
 | its pass, or its kind, is not in the target dump               | nothing                            |
 | an operator in a module that was compared                      | nothing: the module tells          |
-| a module in one that was compared, and holds none in the other | nothing: the same                  |
+| a module in one of other code, which was compared, holds none  | nothing: the same                  |
 | communication that only one of the two runs needed             | nothing                            |
 | its output is another quantity, what follows is given the same | nothing                            |
 | anything else                                                  | missed                             |
@@ -151,9 +151,13 @@ def _sides_that_talk(communications: Sequence[TreeRow]) -> int:
 
 
 def _holding(rows: Sequence[TreeRow]) -> Iterator[int]:
-    """Yield the rows that hold a module of the target dump: another one than that of their own gradients."""
+    """Yield the rows that hold a module of the target dump: another one than that of their own gradients.
+
+    Those of one name and class run one code: what they hold in the golden run alone was left out of the dump.
+    """
     modules = (row for row in rows if row.target and row.kind is MODULE)
     yield from (at for row in modules if (at := row.parent) is not None and row.path != rows[at].path)
+    yield from (row.index for row in rows if row.golden == row.target)
 
 
 def _is_told_above(row: TreeRow, rows: Sequence[TreeRow], compared: set[str], holding: set[int]) -> bool:

@@ -2,6 +2,7 @@
 
 import json
 import random
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -88,6 +89,23 @@ def test_a_level_is_held_against_what_there_is_of_it(unpacked: Unpacked, level: 
     assert coverage is not None
     assert coverage.nodes == coverage.compared_nodes > 0
     assert (coverage.has_outputs, exit_status(report)) == (True, 0)
+
+
+def test_a_module_tells_nothing_of_those_that_were_left_out_of_one_dump(
+    unpacked: Unpacked, tmp_path: Path
+) -> None:
+    """The same code holds the same modules: only other code may do without."""
+    golden = unpacked("implementations/llama_gradients") / "golden"
+    target = shutil.copytree(golden, tmp_path / "target")
+    (file,) = target.rglob("dump.json")
+    dumped = json.loads(file.read_text("utf-8"))
+    kept = ("Module.model.LlamaModel.forward", "Module.lm_head.Linear.forward")
+    dumped["data"] = {name: node for name, node in dumped["data"].items() if name.startswith(kept)}
+    file.write_text(json.dumps(dumped), "utf-8")
+    found = compare(golden, target).findings
+    assert found.not_judged is not None
+    assert found.coverage is not None
+    assert found.coverage.compared_nodes < found.coverage.nodes / 2
 
 
 # --- what was judged before --------------------------------------------------------------------------------
