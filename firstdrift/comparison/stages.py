@@ -17,7 +17,7 @@ from firstdrift.comparison.session import Planned
 from firstdrift.dumps.storage.tensor_data import load_tensor
 from firstdrift.errors import SettingsError
 from firstdrift.groups import not_in
-from firstdrift.matching.implementations.element_order import lies_otherwise
+from firstdrift.matching.implementations.element_order import may_lie_otherwise
 from firstdrift.matching.match import match_slices
 from firstdrift.matching.plan import SlicePairing, SlicePlan, TensorPair
 from firstdrift.matching.ranks.missing_ranks import Read
@@ -70,9 +70,19 @@ def measure_pairs(plan: SlicePlan, start: int, stop: int) -> list[Measurement]:
 
 def _measure(pair: TensorPair) -> Measurement:
     measured = _measure_as_it_lies(pair)
-    if measured.errors is not None and lies_otherwise(pair, measured.errors.relative_l2):
+    if measured.errors is not None and _lies_otherwise(pair, measured.errors.relative_l2):
         return Measurement(INCOMPARABLE, IN_OTHER_ORDER)
     return measured
+
+
+def _lies_otherwise(pair: TensorPair, difference: float) -> bool:
+    """Tell whether two tensors that are `difference` apart hold the same numbers in another order."""
+    golden, target = pair.golden.location, pair.target.location
+    if golden is None or target is None or not may_lie_otherwise(pair, difference):
+        return False
+    from firstdrift.metrics.rearrangement import hold_the_same_numbers
+
+    return hold_the_same_numbers(load_tensor(golden), load_tensor(target), difference)
 
 
 def _measure_as_it_lies(pair: TensorPair) -> Measurement:

@@ -91,7 +91,8 @@ def _pair_seen(work: Pairing, golden: Slice, target: Slice, tensors: TensorPairi
         tensors.pairs = list(map(rows.say, tensors.pairs))
     tensors.pairs = in_order(tensors.pairs, work.target, work.moved)
     if pairer is not None:
-        pairs = with_boundaries(tensors.pairs)
+        outermost = {node.name for node in work.golden.nodes_at(work.golden.forward[work.golden.root])}
+        pairs = with_boundaries(tensors.pairs, outermost)
         tensors.pairs = with_sums_of_gradients(pairs, work.golden, work.target)
     if batch is not None:
         tensors.pairs = say_order(tensors.pairs, records_by_place(target.nodes))

@@ -25,6 +25,9 @@ _SAME: Final = 1e-2
 _NEARER: Final = 0.5
 """Share of the difference as they lie up to which an order has brought two witnesses nearer."""
 
+_MUCH_NEARER: Final = 200
+"""Factor by which sorting brings two tensors nearer that are the same but for order and rounding."""
+
 _MOST_HEADS: Final = 16
 """Queries for each key up to which groups are looked for."""
 
@@ -68,6 +71,19 @@ def _as_the_weight(array: Array, whole: Array, witnesses: Sequence[Array]) -> tu
         if order is not None and _brings_nearer(order, array, whole, axis=-1):
             return _moved(array, order, -1), how
     return array, None
+
+
+def hold_the_same_numbers(golden: Array, target: Array, difference: float) -> bool:
+    """Tell whether two tensors, `difference` apart (relative L2), are the same but for order and rounding.
+
+    Sorted, two tensors are no further apart than rounding makes them (the rearrangement inequality); other
+    numbers stay apart.
+    """
+    first, second = np.sort(finite(golden), axis=None), np.sort(finite(target), axis=None)
+    if first.size != second.size:
+        return False
+    apart = float(np.linalg.norm(first - second))
+    return apart * _MUCH_NEARER < difference * float(np.linalg.norm(first))
 
 
 def _order(array: Array, whole: Array, axis: int) -> tuple[Array | None, Message | None]:

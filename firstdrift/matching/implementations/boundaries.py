@@ -19,7 +19,7 @@ the first agrees, it is another quantity. Not so in the backward pass: nobody ta
 those of several uses are added up.
 """
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Container, Hashable, Iterable, Mapping, Sequence
 from typing import Final, TypeAlias
 
 from msgspec.structs import replace
@@ -50,8 +50,11 @@ def is_other_quantity(pair: TensorPair) -> bool:
     return pair.incomparable is not None and pair.incomparable.id in _OTHER_QUANTITIES
 
 
-def with_boundaries(pairs: Sequence[TensorPair]) -> list[TensorPair]:
-    """Say of outputs that are not one quantity that they cannot be compared; a mapping file pairs any."""
+def with_boundaries(pairs: Sequence[TensorPair], outermost: Container[str] = ()) -> list[TensorPair]:
+    """Say of outputs that are not one quantity that they cannot be compared; a mapping file pairs any.
+
+    What the outermost golden modules give is taken by whoever calls them.
+    """
     inputs = [pair for pair in pairs if pair.golden.role is Role.INPUT and pair.incomparable is None]
     of_golden = grouped(inputs, lambda pair: value_key(pair.golden))
     of_target = grouped(inputs, lambda pair: value_key(pair.target))
@@ -59,6 +62,10 @@ def with_boundaries(pairs: Sequence[TensorPair]) -> list[TensorPair]:
         takers.pop(None, None)
     given = grouped(filter(_tells_of_weights, pairs), lambda pair: pair.match)
     said = [_why_apart(pair, given, of_golden, of_target) for pair in pairs]
+    said = [
+        None if why is _TAKEN_BY_NONE and pair.golden_node in outermost else why
+        for pair, why in zip(pairs, said, strict=True)
+    ]
     outputs = _outputs_apart(zip(pairs, said, strict=True))
     return [
         pair if (apart := why or _of_gradient(pair, outputs)) is None else _kept_apart(pair, apart)

@@ -100,11 +100,11 @@ def _in_order(
     return replace(pair, golden_parts=(pair.golden, *witnesses), joining=Joining.REARRANGED)
 
 
-def lies_otherwise(pair: TensorPair, difference: float) -> bool:
-    """Tell whether two tensors hold the same numbers in another order, where statistics alone tell them.
+def may_lie_otherwise(pair: TensorPair, difference: float) -> bool:
+    """Tell whether two tensors that statistics alone tell may hold the same numbers in another order.
 
     A window that is shifted before it is filled up, or after, is such a pair. `difference` is the relative L2
-    difference of their elements.
+    difference of their elements, which is far beyond that of their statistics.
     """
     may_lie_so = pair.by_statistics and difference > OTHER_FORM
     distance = value_distance(pair.golden, pair.target) if may_lie_so else None

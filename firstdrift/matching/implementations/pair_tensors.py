@@ -40,7 +40,7 @@ from firstdrift.matching.implementations.products import (
     is_given,
     is_given_more,
     multiply_the_same,
-    one_matrix,
+    same_matrices,
 )
 from firstdrift.matching.implementations.repeated_inputs import repeated_inputs, whole_gradient
 from firstdrift.matching.implementations.thresholds import TWO_PARTS
@@ -174,9 +174,8 @@ class Pairer(Struct, frozen=True):
         if _look_up(golden, target):
             own.pairs = list(map(self._with_repeated, own.pairs))
         if are_products_by_other_names(golden, target):
-            matrix = one_matrix(own)
+            pairs = [_pair(row, (golden, target), matrix, ()) for matrix in same_matrices(own)]
             # A square one may lie either way round.
-            pairs = [] if matrix is None else [_pair(row, (golden, target), matrix, ())]
             own.pairs += [replace(pair, by_statistics=True) for pair in pairs]
             own.drop_paired()
             _pair_given(own, row, golden, target)

@@ -5,8 +5,7 @@ known what made it, by values that are about the same: what is made of one token
 made of all, are the same quantity.
 """
 
-from itertools import product
-
+from firstdrift.groups import alone, known
 from firstdrift.matching.implementations.thresholds import OTHER_FORM, TIMES_NEARER, TWO_PARTS
 from firstdrift.matching.implementations.views import Seen, seen, swapped
 from firstdrift.matching.plan import TensorPair
@@ -28,14 +27,16 @@ def is_given(record: TensorRecord) -> bool:
     return record.role is Role.INPUT and record.is_tensor and is_floating(record.dtype)
 
 
-def one_matrix(left: TensorPairing) -> Seen | None:
-    """Return the matrix that two products are given, of what is not paired yet; None if there is none."""
+def same_matrices(left: TensorPairing) -> list[Seen]:
+    """Return the matrices that two products are given, of what is not paired yet; tokens may be one."""
     sides = left.unmatched_golden, left.unmatched_target
-    matrices = ([each.record for each in side if _is_matrix(each.record)] for side in sides)
-    for first, second in product(*matrices):
-        if elements_key(first) == elements_key(second) is not None:
-            return seen(first, second if first.shape == second.shape else swapped(second))
-    return None
+    golden, target = (
+        alone((each.record for each in side if _is_matrix(each.record)), elements_key) for side in sides
+    )
+    shared = ((golden[key], target[key]) for key in golden if key is not None and key in target)
+    return known(
+        seen(first, second if first.shape == second.shape else swapped(second)) for first, second in shared
+    )
 
 
 def multiply_the_same(own: TensorPairing) -> bool:
@@ -45,7 +46,7 @@ def multiply_the_same(own: TensorPairing) -> bool:
     """
     given = [pair for pair in own.pairs if is_given(pair.golden)]
     factors = [pair for pair in given if not _are_one_matrix(pair)]
-    are_all = len(factors) == len(given) - 1 and not is_given_more(own)
+    are_all = len(factors) < len(given) and not is_given_more(own)
     return are_all and all(map(_are_about_the_same, factors))
 
 

@@ -31,8 +31,8 @@ OTHER_FORM: Final = 0.05
 judgement: rounding to any format of 16 bits is far below"""
 
 OTHER_ORDER: Final = 50
-"""factor | by which elements differ more than their statistics do, where the same numbers lie elsewhere
-| judgement: noise moves the largest and the smallest element by less in 1 of 100 tensors"""
+"""factor | by which elements differ more than their statistics do, where sorting them is worth it |
+judgement: noise moves the largest and the smallest element by less in 1 of 100 tensors"""
 
 TWO_PARTS: Final = 2
 """tensors | of what is added up: a state and its residual, a result and its bias; dimensions of a matrix |

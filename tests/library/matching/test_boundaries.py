@@ -43,3 +43,9 @@ def test_what_is_taken_is_compared() -> None:
     outputs = [pair(Role.OUTPUT, "0", FIRST), pair(Role.OUTPUT, "1", SCORES)]
     said = with_boundaries([*outputs, pair(Role.INPUT, "0", SCORES)])
     assert [one.incomparable for one in said] == [None] * 3
+
+
+def test_what_the_model_itself_gives_is_taken_by_who_called_it() -> None:
+    outputs = [pair(Role.OUTPUT, "0", FIRST), pair(Role.OUTPUT, "1", SCORES)]
+    said = with_boundaries(outputs, {outputs[0].golden_node})
+    assert [one.incomparable for one in said] == [None] * 2

@@ -179,6 +179,17 @@ def test_noise_is_no_other_order(seed: int, size: float) -> None:
         assert measured(a_pair(Path(folder), array, noisy, by_statistics=True)).kind is MeasurementKind.DATA
 
 
+@pytest.mark.parametrize("seed", range(20))
+def test_shares_that_are_others_are_no_other_order(tmp_path: Path, seed: int) -> None:
+    """They lie between 0 and 1 on both sides, so that their ends tell nothing."""
+    dice = np.random.default_rng(seed)
+    sides = []
+    for _ in range(2):
+        scores = np.exp(dice.normal(size=(2, 4, 16, 16))) * np.tri(16)
+        sides.append((scores / scores.sum(-1, keepdims=True)).astype("float32"))
+    assert measured(a_pair(tmp_path, *sides, by_statistics=True)).kind is MeasurementKind.DATA
+
+
 def test_rounding_that_leaves_statistics_equal_is_no_other_order(tmp_path: Path) -> None:
     array = np.random.default_rng(7).normal(size=(2, 8, 16)).astype("float32")
     pair = a_pair(tmp_path, array, np.nextafter(array, np.float32(9)), by_statistics=True)

@@ -31,10 +31,12 @@ def operator(folder: Path, name: str, given: list[Array], gave: Array) -> Node:
     return Node(name, name, NodeKind.API, name.split(".")[1], Direction.FORWARD, 0, 0, None, tensors)
 
 
-def compared(folder: Path, width: int, *, has_bias: bool) -> dict[str, float | None]:
+def compared(
+    folder: Path, width: int, *, has_bias: bool, tokens: tuple[int, ...] = (2, 9)
+) -> dict[str, float | None]:
     """Return how far apart the tensors of `linear` and `matmul` are; None if they are not compared."""
     dice = np.random.default_rng(7)
-    sizes = ((2, 9, TAKEN), (width, TAKEN), (width,))
+    sizes = ((*tokens, TAKEN), (width, TAKEN), (width,))
     words, weight, bias = (dice.normal(size=size).astype("float32") for size in sizes)
     product = words @ weight.T
     nodes = (
@@ -66,3 +68,11 @@ def test_a_matrix_may_lie_either_way_round(tmp_path: Path, width: int, of_matrix
 
 def test_a_product_that_adds_a_bias_is_another_one(tmp_path: Path) -> None:
     assert set(compared(tmp_path, 24, has_bias=True).values()) == {None}
+
+
+def test_what_is_multiplied_may_be_a_matrix_itself(tmp_path: Path) -> None:
+    assert compared(tmp_path, 24, has_bias=False, tokens=(9,)) == {
+        "input.0": 0.0,
+        "input.1": 0.0,
+        "output.0": 0.0,
+    }
