@@ -241,11 +241,11 @@ def _correspond(work: Pairing, golden: int, target: int) -> bool:
     above = work.golden.parents[golden], work.target.parents[target]
     if work.are_other and _is_layer(work.golden, golden) is not _is_layer(work.target, target):
         return False
+    if not _hang_alike(work, above) and not (work.are_other and _hold_the_same(work, golden, target)):
+        return False
     inside = set(work.golden.modules(work.golden.forward[golden]))
     others = set(work.target.modules(work.target.forward[target]))
     partners, found = _partners(work, inside), _found(work, others)
-    if not _hang_alike(work, above) and not (work.are_other and _hold_the_same(work, golden, target)):
-        return False
     beside = work.golden.forward[above[0]], work.target.forward[above[1]]
     if not (found - inside).isdisjoint(beside[0]) or not (partners - others).isdisjoint(beside[1]):
         return False

@@ -2,14 +2,16 @@
 
 A frozen weight has none. Where a dump names modules otherwise, or lays them out over ranks, nothing is said,
 nor of a match that a person has yet to confirm, nor of an operator of which one side recorded nothing, nor
-where the other side has as many elements left over: operators by other names share no arguments by name.
+where the other side has as many elements left over: operators by other names share no arguments by name. Nor
+where gradients at one place have other sizes: of `linear`, the gradients of a matrix are those of its bias,
+input and weight, and of more dimensions that of the product alone.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from math import prod
 from typing import NamedTuple
 
-from firstdrift.matching.plan import SlicePlan, UnmatchedTensor
+from firstdrift.matching.plan import SlicePlan, TensorPair, UnmatchedTensor
 from firstdrift.model.node import Direction
 from firstdrift.model.tensor import Role, TensorRecord
 from firstdrift.operators.properties import last_part, parameter_positions
@@ -32,7 +34,7 @@ def one_sided_gradients(plan: SlicePlan, rows: Sequence[TreeRow]) -> Mapping[int
 
 def _of_matched_rows(plan: SlicePlan, rows: Sequence[TreeRow]) -> Iterator[tuple[int, OneSidedGradient]]:
     one_to_one = {row.match: row for row in rows if row.match is not None and _is_one_to_one(row)}
-    compared = {pair.match for pair in plan.pairs}
+    compared = {pair.match for pair in plan.pairs} - {pair.match for pair in plan.pairs if _are_others(pair)}
     golden, target = plan.unmatched_golden_tensors, plan.unmatched_target_tensors
     for side, left, others in (("golden", golden, target), ("target", target, golden)):
         for tensor in _without_counterparts(left, others):
@@ -42,6 +44,11 @@ def _of_matched_rows(plan: SlicePlan, rows: Sequence[TreeRow]) -> Iterator[tuple
             is_compared = tensor.match in compared
             if tensor.record.role is Role.GRADIENT or (is_compared and _is_of_weight(tensor.record, row)):
                 yield row.index, OneSidedGradient(side, tensor.record.label)
+
+
+def _are_others(pair: TensorPair) -> bool:
+    """Tell whether two operators gave tensors of other sizes at one place."""
+    return pair.golden.role is Role.OUTPUT and prod(pair.golden.shape or ()) != prod(pair.target.shape or ())
 
 
 def _without_counterparts(

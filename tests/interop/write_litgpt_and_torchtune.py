@@ -8,7 +8,6 @@ torchvision).
 """
 
 import importlib
-import json
 import math
 import tempfile
 from collections.abc import Callable
@@ -18,7 +17,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
-from writing import write_pairs
+from writing import recorded, write_pairs
 
 HIDDEN, HEADS, GROUPS, LAYERS, WORDS, INNER, LENGTH = 32, 4, 2, 3, 67, 48, 7
 WIDTH = HIDDEN // HEADS
@@ -185,21 +184,12 @@ PAIRS = {
 
 def written(pair: Pair, model: nn.Module, dump: str) -> None:
     """Dump one forward pass, and the backward pass if it is to be."""
-    from msprobe.pytorch import PrecisionDebugger
-
-    said = {"task": pair.task, "dump_path": dump, "rank": [], "step": [], "level": pair.level}
-    with tempfile.TemporaryDirectory() as folder:
-        config = Path(folder) / "config.json"
-        config.write_text(json.dumps(said | {pair.task: {"scope": [], "list": [], "data_mode": ["all"]}}))
-        debugger = PrecisionDebugger(config_path=str(config))
-        debugger.start(model=model)
+    with recorded(model, dump, pair.task, pair.level):
         with torch.set_grad_enabled(pair.trained):
             answer = model(torch.randint(3, WORDS, (1, LENGTH), generator=torch.Generator().manual_seed(7)))
         if pair.trained:
             logits = getattr(answer, "logits", answer).flatten(0, 1)
             functional.cross_entropy(logits, torch.arange(len(logits))).backward()
-        debugger.stop()
-        debugger.step()
 
 
 def write_side(name: str, side: str, dump: str) -> None:

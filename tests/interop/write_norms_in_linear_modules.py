@@ -7,17 +7,14 @@ TransformerEngine's modules: with their names, classes and parameters, and what 
 compute is written here, for the engine itself needs a GPU. Needs torch, transformers and mindstudio-probe.
 """
 
-import json
 import math
-import tempfile
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
-from writing import write_pairs
+from writing import recorded, write_pairs
 
 HIDDEN, HEADS, GROUPS, LAYERS, WORDS, INNER, LENGTH, BATCH = 32, 4, 2, 3, 67, 48, 7, 2
 WIDTH = HIDDEN // HEADS
@@ -444,23 +441,13 @@ PAIRS = {
 
 def written(pair: Pair, model: nn.Module, dump: str) -> None:
     """Dump one forward pass, and the backward pass if it is to be."""
-    from msprobe.pytorch import PrecisionDebugger
-
-    passes = ["all"] if pair.trained else ["forward"]
-    said = {"task": pair.task, "dump_path": dump, "rank": [], "step": [], "level": pair.level}
-    with tempfile.TemporaryDirectory() as folder:
-        config = Path(folder) / "config.json"
-        config.write_text(json.dumps(said | {pair.task: {"scope": [], "list": [], "data_mode": passes}}))
-        debugger = PrecisionDebugger(config_path=str(config))
-        given = torch.randint(3, WORDS, (BATCH, LENGTH), generator=torch.Generator().manual_seed(7))
-        debugger.start(model=model)
+    given = torch.randint(3, WORDS, (BATCH, LENGTH), generator=torch.Generator().manual_seed(7))
+    with recorded(model, dump, pair.task, pair.level, "all" if pair.trained else "forward"):
         with torch.set_grad_enabled(pair.trained):
             answer = model(given)
         logits = getattr(answer, "logits", answer).flatten(0, 1)
         if pair.trained:
             functional.cross_entropy(logits, torch.arange(len(logits))).backward()
-        debugger.stop()
-        debugger.step()
 
 
 def sides_of(pair: Pair, side: str) -> nn.Module:

@@ -6,12 +6,9 @@ Weights and batch are the same; `golden` is transformers', `target` the other co
 fault. Needs torch, transformers and mindstudio-probe.
 """
 
-import json
 import math
-import tempfile
 from collections.abc import Callable
 from copy import deepcopy
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -29,7 +26,7 @@ from transformers import (
     ViTConfig,
     ViTForImageClassification,
 )
-from writing import write_pairs
+from writing import recorded, write_pairs
 
 HIDDEN, HEADS, LAYERS, WORDS, LENGTH = 32, 4, 3, 67, 7
 WIDTH = HIDDEN // HEADS
@@ -558,21 +555,12 @@ TRAINED = "gradients"
 
 def written(model: nn.Module, given: Tensor, dump: str, level: str, task: str, *, trained: bool) -> None:
     """Dump one forward pass, and the backward pass if it is to be."""
-    from msprobe.pytorch import PrecisionDebugger
-
-    said = {"task": task, "dump_path": dump, "rank": [], "step": [], "level": level}
-    with tempfile.TemporaryDirectory() as folder:
-        config = Path(folder) / "config.json"
-        config.write_text(json.dumps(said | {task: {"scope": [], "list": [], "data_mode": ["all"]}}))
-        debugger = PrecisionDebugger(config_path=str(config))
-        debugger.start(model=model)
+    with recorded(model, dump, task, level):
         with torch.set_grad_enabled(trained):
             answer = model(given)
         if trained:
             logits = getattr(answer, "logits", answer).flatten(0, 1)
             functional.cross_entropy(logits, torch.arange(len(logits))).backward()
-        debugger.stop()
-        debugger.step()
 
 
 def write_side(name: str, side: str, dump: str) -> None:

@@ -6,16 +6,13 @@ Weights and inputs are the same; `golden` is transformers', `target` that of ope
 vision tower) or timm. Needs torch, transformers, mindstudio-probe, openai-whisper, open_clip_torch and timm.
 """
 
-import json
-import tempfile
 from collections.abc import Callable
-from pathlib import Path
 from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
-from writing import write_pairs
+from writing import recorded, write_pairs
 
 HIDDEN, HEADS, LAYERS, WORDS, INNER = 48, 4, 2, 120, 192
 PROJECTIONS = ("q_proj", "k_proj", "v_proj")
@@ -234,22 +231,12 @@ PAIRS = {
 
 def written(model: nn.Module, given: tuple[Tensor, ...], task: str, dump: str) -> None:
     """Dump statistics of one forward and backward pass, or the values of a forward pass."""
-    from msprobe.pytorch import PrecisionDebugger
-
-    said = {"task": task, "dump_path": dump, "rank": [], "step": [], "level": "mix"}
-    passes = "all" if task == "statistics" else "forward"
-    with tempfile.TemporaryDirectory() as folder:
-        config = Path(folder) / "config.json"
-        config.write_text(json.dumps(said | {task: {"scope": [], "list": [], "data_mode": [passes]}}))
-        debugger = PrecisionDebugger(config_path=str(config))
-        debugger.start(model=model)
+    with recorded(model, dump, task, "mix", "all" if task == "statistics" else "forward"):
         names = ("input_features", "decoder_input_ids") if len(given) > 1 else ("pixel_values",)
         is_of_transformers = type(model).__module__.startswith("transformers")
         answer = model(**dict(zip(names, given, strict=True))) if is_of_transformers else model(*given)
         output = answer if isinstance(answer, Tensor) else answer[0]
         functional.mse_loss(output, torch.full_like(output, 0.3)).backward()
-        debugger.stop()
-        debugger.step()
 
 
 def write_side(name: str, side: str, dump: str) -> None:

@@ -1,8 +1,11 @@
 """What the scripts that write pairs of dumps have in common."""
 
 import argparse
+import json
 import multiprocessing
-from collections.abc import Callable, Sequence
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 
@@ -27,3 +30,27 @@ def write_pairs(about: str | None, names: Sequence[str], write_side: Callable[[s
             writer.join()
             if writer.exitcode:
                 raise SystemExit(f"{name}/{side} could not be written")
+
+
+@contextmanager
+def recorded(model: object, dump: str, task: str, level: str, passes: str = "all") -> Iterator[None]:
+    """Let msprobe record a step of a model.
+
+    Args:
+        model: what is run inside the `with`.
+        dump: the folder of the dump.
+        task: "statistics" or "tensor".
+        level: "L0", "L1" or "mix".
+        passes: "all", or "forward" alone.
+    """
+    from msprobe.pytorch import PrecisionDebugger
+
+    said = {"task": task, "dump_path": dump, "rank": [], "step": [], "level": level}
+    with tempfile.TemporaryDirectory() as folder:
+        config = Path(folder) / "config.json"
+        config.write_text(json.dumps(said | {task: {"scope": [], "list": [], "data_mode": [passes]}}))
+        debugger = PrecisionDebugger(config_path=str(config))
+        debugger.start(model=model)
+        yield
+        debugger.stop()
+        debugger.step()

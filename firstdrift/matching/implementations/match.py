@@ -64,7 +64,8 @@ def match_implementations(work: Pairing, golden: Slice, target: Slice) -> bool:
     sure = (with_norm(inner, nodes) for nodes, found in inner.matches() if not found.doubtful)
     elected = by_majority(list(_layer_pairs(inner, aligned)), sure)
     for nodes, _ in elected:
-        inner.partners.update((golden, nodes[1][0]) for golden in nodes[0] if golden not in inner.partners)
+        free = inner.free_golden(nodes[0])
+        inner.partners.update(dict.fromkeys(free, nodes[1][0]))
     for nodes, is_elected in elected:
         _transfer(work, inner, sides, _innermost(inner, nodes), is_elected=is_elected)
     _match_left(

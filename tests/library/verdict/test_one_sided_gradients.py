@@ -5,7 +5,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from firstdrift.matching.plan import NodeMatch, Origin, SlicePlan, UnmatchedTensor
+from firstdrift.matching.plan import NodeMatch, Origin, SlicePlan, TensorPair, UnmatchedTensor
 from firstdrift.model.node import Direction, NodeKind
 from firstdrift.model.slice import Coordinates, SliceListing
 from firstdrift.model.tensor import Role, TensorRecord
@@ -53,6 +53,16 @@ def test_what_both_sides_have_left_over_is_not_one_sides_alone() -> None:
             unmatched_target_tensors=(UnmatchedTensor(1, "n", other),),
         )
         assert bool(one_sided_gradients(said, ROWS)) is is_said
+
+
+def test_of_operators_that_give_other_gradients_at_one_place_nothing_is_said() -> None:
+    """Of `linear` that of the bias is first, and of the same in more dimensions that of the product."""
+    rows = [replace(row(0, "L0.mix", "Functional.linear"), kind=NodeKind.API)]
+    first, weight = (replace(WEIGHT, role=Role.OUTPUT, key=key) for key in ("0", "2"))
+    for shape, is_said in (((4, 4), True), ((2, 4, 4), False)):
+        pair = TensorPair(0, "n", "n", first, replace(first, shape=shape))
+        said = replace(plan(rows, [UnmatchedTensor(0, "n", weight)]), pairs=(pair,))
+        assert bool(one_sided_gradients(said, rows)) is is_said
 
 
 def test_a_gradient_less_in_a_matched_row_is_named() -> None:
