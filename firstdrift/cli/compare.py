@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from firstdrift.cli.progress import progress_bar
-from firstdrift.cli.reports import require_writable, write_files
+from firstdrift.cli.reports import require_writable, write_files, writes_files
 
 if TYPE_CHECKING:
     from firstdrift.comparison.report import Options, Report
+    from firstdrift.comparison.user_hooks import Additions
     from firstdrift.matching.manual.edits import MatchSetFile
 
 
@@ -159,7 +160,7 @@ def compare(ctx: click.Context, /, golden: Path, target: Path, **chosen: Any) ->
 
     # Millions of small records and no cycles among them: looking for some takes a fifth of the time.
     gc.disable()
-    from firstdrift.comparison.compare import compare as run
+    from firstdrift.comparison.compare import compare_dumps
     from firstdrift.comparison.exit_status import exit_status
     from firstdrift.processes.copies import allow_copies
     from firstdrift.processes.limits import usable_cores
@@ -168,8 +169,11 @@ def compare(ctx: click.Context, /, golden: Path, target: Path, **chosen: Any) ->
     allow_copies((chosen["jobs"] or usable_cores()) - 1)
     options = _options(chosen)
     additions = _additions(chosen["algorithms"], chosen["postprocess_file"])
+    details = bool(chosen["algorithms"]) or writes_files(chosen)
     with progress_bar() as progress:
-        report = run(golden, target, options, progress, baseline=chosen["baseline"], **additions)
+        report = compare_dumps(
+            (golden, target), options, progress, additions, chosen["baseline"], details=details
+        )
     _kept[:] = [report]
     _print(report, as_json=chosen["as_json"])
     write_files(report, chosen)
@@ -225,15 +229,19 @@ def _said(files: tuple[Path, ...]) -> "MatchSetFile":
     return read_matches(files)
 
 
-def _additions(algorithms: tuple[str, ...], postprocess: Path | None) -> dict[str, Any]:
+def _additions(algorithms: tuple[str, ...], postprocess: Path | None) -> "Additions":
     """Read what is done beside what the options say; nothing is imported for nothing."""
-    found: dict[str, Any] = {}
+    from msgspec.structs import replace
+
+    from firstdrift.comparison.user_hooks import Additions
+
+    found = Additions()
     if algorithms:
         from firstdrift.comparison.algorithms import load_algorithms
 
-        found["algorithms"] = load_algorithms(algorithms)
+        found = replace(found, algorithms=tuple(load_algorithms(algorithms)))
     if postprocess is not None:
         from firstdrift.comparison.postprocess import read_postprocess
 
-        found["postprocess"] = read_postprocess(postprocess)
+        found = replace(found, postprocess=read_postprocess(postprocess))
     return found

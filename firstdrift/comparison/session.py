@@ -35,6 +35,14 @@ class Planned(Struct, frozen=True, eq=False):
     rows: tuple[TreeRow, ...]
 
 
+class Prepared(Struct, frozen=True, eq=False):
+    """A pair of slices that was measured, and waits to be judged; the clock says how long that took."""
+
+    planned: Planned
+    measured: tuple[Measurement, ...]
+    clock: Clock
+
+
 class Storage(Protocol):
     """Where a session finds pairs of slices, and where it keeps what it says of them.
 
@@ -66,6 +74,9 @@ class Storage(Protocol):
 class ComparisonSession:
     """Judges pairs of slices, each knowing what was said of those that ran before.
 
+    What is measured does not depend on what is said of others, so pairs may be prepared side by side
+    (`firstdrift.comparison.side_by_side`); judged they are in order.
+
     Attributes:
         judged: what is said of each pair, by position, without rows and pairs of tensors.
         damaged: the positions of pairs of which a slice could not be read.
@@ -95,21 +106,37 @@ class ComparisonSession:
 
     def look_at(self, position: int) -> None:
         """Judge a pair of slices, unless what was said of it still holds."""
-        said = self._storage.kept(position) or self._judge(position)
-        if said is None:
+        if self.recall(position):
+            return
+        prepared = self.prepare(position)
+        if prepared is None:
             self.damaged.append(position)
         else:
-            self.judged[position] = said
+            self.judge(position, prepared)
 
-    def _judge(self, position: int) -> SliceJudgement | None:
+    def recall(self, position: int) -> bool:
+        """Take over what was said of a pair of slices, if it still holds; tell whether it does."""
+        said = self._storage.kept(position)
+        if said is not None:
+            self.judged[position] = said
+        return said is not None
+
+    def prepare(self, position: int) -> Prepared | None:
+        """Match and measure a pair of slices; None if one of them is damaged."""
         clock = Clock()
         planned = self._storage.planned(position, clock)
         if planned is None:
             self.clock.add(clock.seconds)
             return None
-        before = self._before(position)
         with clock.measure("measure"):
             measured = tuple(self._storage.measured(position, planned.plan))
+        return Prepared(planned, measured, clock)
+
+    def judge(self, position: int, prepared: Prepared) -> SliceJudgement:
+        """Judge a pair of slices, of which all that ran before were judged, and keep what was found."""
+        planned, measured, clock = prepared.planned, prepared.measured, prepared.clock
+        before = self._before(position)
+        with clock.measure("measure"):
             judged = judge_after(
                 before,
                 planned.plan,
@@ -124,7 +151,8 @@ class ComparisonSession:
                 judged = self._look_closely(position, judged, planned.plan, measured)
         self._storage.keep(position, SliceResult(planned.plan, planned.rows, measured, judged), clock)
         self.clock.add(clock.seconds)
-        return without_details(judged)
+        said = self.judged[position] = without_details(judged)
+        return said
 
     def _look_closely(
         self, position: int, judged: SliceJudgement, plan: SlicePlan, measured: Sequence[Measurement]
