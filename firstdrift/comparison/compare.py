@@ -22,11 +22,13 @@ from firstdrift.dumps.detect import open_dump
 from firstdrift.groups import firsts, seconds
 from firstdrift.matching.plan import SlicePairing
 from firstdrift.model.slice import Coordinates
-from firstdrift.processes.copies import copies_allowed
+from firstdrift.processes.copies import allow_copies, copies_allowed
 from firstdrift.verdict.baseline import Noise, noise_of
 from firstdrift.wording.message import Message
 
 if TYPE_CHECKING:
+    from multiprocessing.connection import Connection
+
     from firstdrift.comparison.algorithms import Algorithm
     from firstdrift.comparison.postprocess import Postprocess
 
@@ -135,19 +137,28 @@ def _judge_all(
     session: ComparisonSession, storage: FromDumps, progress: Callable[[Progress], None], slices: int
 ) -> None:
     """Judge all pairs of slices, side by side where that is sooner done: the first one tells."""
-    started = time.monotonic()
+    since = time.monotonic()
     session.run(range(min(slices, 1)))
     left = range(1, slices)
-    seconds = (time.monotonic() - started) * len(left)
+    seconds = (time.monotonic() - since) * len(left)
     if not copies_allowed() or storage.has_hooks or len(left) < _FEWEST or seconds < _WORTH_LANES:
         session.run(left)
         return
-    from firstdrift.comparison.side_by_side import judge_in_lanes
+    from firstdrift.comparison.side_by_side import SideBySide, serve, started
+    from firstdrift.processes.lanes import CopyLane
+
+    processes = copies_allowed() + 1
+    count = min(processes, len(left))
+
+    def work(line: "Connection") -> None:
+        allow_copies(processes // count - 1)
+        serve(session, storage, line)
 
     def tell(judged: int, done: int, total: int) -> None:
         progress(Progress("measuring", judged, slices, done, total))
 
-    judge_in_lanes(session, storage, left, copies_allowed() + 1, tell)
+    with started(lambda: CopyLane(work), count) as lanes:
+        SideBySide(session, storage, lanes, tell).run(left)
 
 
 def _noise(

@@ -14,15 +14,14 @@ shows here.
 """
 
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from multiprocessing.connection import Connection, wait
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Final, Protocol, TypeAlias
 
 from msgspec import Struct
 
 from firstdrift.comparison.session import ComparisonSession, Prepared, Storage
-from firstdrift.processes.copies import allow_copies
 from firstdrift.processes.lanes import Lane
 from firstdrift.processes.packed import pack, unpack
 from firstdrift.verdict.judgement import SliceJudgement
@@ -69,6 +68,8 @@ class Refused(Struct, frozen=True, tag=True):
 
     position: int
 
+
+_CHECK_SECONDS: Final = 0.2
 
 Question: TypeAlias = Prepare | Judge
 Answer: TypeAlias = Doing | Ready | Judged | Refused
@@ -132,17 +133,19 @@ class SideBySide:
         storage: DividedStorage,
         lanes: Sequence[Lane],
         progress: Callable[[int, int, int], None],
+        check: Callable[[], None] | None = None,
     ) -> None:
         """Prepare.
 
         Args:
-            session: what was judged so far; the lanes know it.
+            session: what was judged so far.
             storage: where results are kept.
             lanes: those that call `serve`.
             progress: is told how many pairs of slices are judged, and of those under way how many pairs of
                 tensors are measured, of how many.
+            check: called several times a second; what it raises ends the work. None if nothing does.
         """
-        self._session, self._storage, self._progress = session, storage, progress
+        self._session, self._storage, self._progress, self._check = session, storage, progress, check
         self._idle = list(lanes)
         self._of_line: dict[Connection, Lane] = {lane.line: lane for lane in lanes}
         self._at: dict[Lane, int] = {}
@@ -150,7 +153,7 @@ class SideBySide:
         self._refused: set[int] = set()
         self._recalled: set[int] = set()
         self._order = list(session.judged)
-        self._told = dict.fromkeys(lanes, len(self._order))
+        self._told = dict.fromkeys(lanes, 0)
         self._under_way: dict[int, tuple[int, int]] = {}
 
     def run(self, positions: Iterable[int]) -> None:
@@ -208,7 +211,10 @@ class SideBySide:
 
     def _listen(self) -> bool:
         """Take in answers until a pair of slices is judged, or something else is to be asked."""
-        for line in wait(list(self._of_line)):
+        lines = wait(list(self._of_line), None if self._check is None else _CHECK_SECONDS)
+        if self._check is not None:
+            self._check()
+        for line in lines:
             lane = self._of_line[line]  # type: ignore[index]
             try:
                 answer: Any = unpack(Answer, lane.line.recv_bytes())
@@ -253,36 +259,14 @@ class SideBySide:
             self._refused.add(position)
 
 
-def judge_in_lanes(
-    session: ComparisonSession,
-    storage: DividedStorage,
-    positions: Sequence[int],
-    processes: int,
-    progress: Callable[[int, int, int], None],
-) -> None:
-    """Judge pairs of slices in so many processes, which are started and ended here.
-
-    Args:
-        session: what was judged so far.
-        storage: where results are kept.
-        positions: the pairs of slices.
-        processes: how many; what of them there is no slice for, the others share their work with.
-        progress: as that of `SideBySide`.
-
-    Raises:
-        FirstdriftError: as when they are judged one after the other.
-    """
-    count = min(processes, len(positions))
-
-    def work(line: Connection) -> None:
-        allow_copies(processes // count - 1)
-        serve(session, storage, line)
-
+@contextmanager
+def started(start: Callable[[], Lane], count: int) -> Iterator[list[Lane]]:
+    """Start so many lanes, or as many as there may be processes, and end them after the block."""
     lanes: list[Lane] = []
     try:
-        with suppress(OSError):  # there may be no more processes
-            lanes.extend(Lane(work) for _ in range(count))
-        SideBySide(session, storage, lanes, progress).run(positions)
+        with suppress(OSError):
+            lanes.extend(start() for _ in range(count))
+        yield lanes
     finally:
         for lane in lanes:
             lane.end()

@@ -1,9 +1,10 @@
-"""Copies of this process that answer one question after the other, until they are ended.
+"""Processes that answer one question after the other, until they are ended.
 
     this process ── question ──▶ lane        a lane holds on to what it has made: the next question
                  ◀── answers ───             may be about it
 
-As with `firstdrift.processes.copies`, no other thread may hold a lock that the work needs.
+A copy of this process has all that this one has. As with `firstdrift.processes.copies`, no other thread may
+hold a lock that the work needs.
 """
 
 import os
@@ -12,19 +13,29 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 from multiprocessing.connection import Connection, Pipe
-from typing import Final, NoReturn
+from typing import Final, NoReturn, Protocol
 
 from firstdrift.processes.apart import end_with_parent
 
 _HANDLED: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
-class Lane:
-    """A copy of this process, and the line to it.
+class Lane(Protocol):
+    """A process, and the line to it.
 
     Attributes:
-        line: carries questions there and answers here; ends (EOFError) when the copy does, however it does.
+        line: carries questions there and answers here; ends (EOFError) when the process does, however it
+            does.
     """
+
+    line: Connection
+
+    def end(self) -> None:
+        """End the process, if it has not ended yet."""
+
+
+class CopyLane(Lane):
+    """A copy of this process."""
 
     def __init__(self, serve: Callable[[Connection], object]) -> None:
         """Start it: it calls a function with its end of the line, and ends when that returns.
