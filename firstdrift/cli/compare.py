@@ -11,6 +11,7 @@ from firstdrift.cli.reports import require_writable, write_files, writes_files
 
 if TYPE_CHECKING:
     from firstdrift.comparison.report import Options, Report
+    from firstdrift.comparison.side_by_side import Crew
     from firstdrift.comparison.user_hooks import Additions
     from firstdrift.matching.manual.edits import MatchSetFile
 
@@ -140,6 +141,12 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
     help="Read and measure with so many processes; as many as there are cores, unless said.",
 )
 @click.option(
+    "--cluster",
+    metavar="ADDRESS",
+    envvar="FIRSTDRIFT_CLUSTER",
+    help="Have a Dask cluster do the work: the address of its scheduler, tcp://host:8786.",
+)
+@click.option(
     "--fail-on",
     type=click.Choice(["warning", "error", "likely", "certain"]),
     default="error",
@@ -170,14 +177,23 @@ def compare(ctx: click.Context, /, golden: Path, target: Path, **chosen: Any) ->
     options = _options(chosen)
     additions = _additions(chosen["algorithms"], chosen["postprocess_file"])
     details = bool(chosen["algorithms"]) or writes_files(chosen)
+    crew = _crew(chosen["cluster"])
     with progress_bar() as progress:
         report = compare_dumps(
-            (golden, target), options, progress, additions, chosen["baseline"], details=details
+            (golden, target), options, progress, additions, chosen["baseline"], details=details, crew=crew
         )
     _kept[:] = [report]
     _print(report, as_json=chosen["as_json"])
     write_files(report, chosen)
     ctx.exit(exit_status(report, chosen["fail_on"]))
+
+
+def _crew(address: str | None) -> "Crew | None":
+    if not address:
+        return None
+    from firstdrift.cluster.lanes import Cluster
+
+    return Cluster(address)
 
 
 def _options(chosen: dict[str, Any]) -> "Options":

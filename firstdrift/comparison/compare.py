@@ -19,6 +19,7 @@ from firstdrift.comparison.session import ComparisonSession
 from firstdrift.comparison.stages import left_over, plan_slices, without_noise
 from firstdrift.comparison.user_hooks import NOTHING_MORE, Additions
 from firstdrift.dumps.detect import open_dump
+from firstdrift.errors import SettingsError
 from firstdrift.groups import firsts, seconds
 from firstdrift.matching.plan import SlicePairing
 from firstdrift.model.slice import Coordinates
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 
     from firstdrift.comparison.algorithms import Algorithm
     from firstdrift.comparison.postprocess import Postprocess
+    from firstdrift.comparison.side_by_side import Crew, Work
 
 _FEWEST: Final = 2
 _WORTH_LANES: Final = 0.5
@@ -79,8 +81,9 @@ def compare_dumps(
     baseline: Path | str | None = None,
     *,
     details: bool = True,
+    crew: "Crew | None" = None,
 ) -> EditableReport:
-    """Compare two dumps, as `compare` does.
+    """Compare two dumps, as `compare` does; a crew does the work elsewhere.
 
     Without `details` the report does not keep the rows and pairs of slices, which `frame`, `match` and most
     files ask for: whoever asks for them gets a LookupError.
@@ -98,7 +101,13 @@ def compare_dumps(
         pairing = _with_notes_on_noise(pairing, noise)
     storage = FromDumps(readers, pairing, progress, options, additions, noise, details=details)
     session = ComparisonSession(storage, options.rules, options.thresholds, clock=clock)
-    _judge_all(session, storage, progress, len(pairing.pairs))
+    if crew is None:
+        _judge_all(session, storage, progress, len(pairing.pairs))
+    else:
+        from firstdrift.comparison.side_by_side import Work
+
+        work = Work(paths, options, pairing.pairs, noise, details)
+        _judge_elsewhere(session, storage, progress, crew, work)
     if session.damaged and not session.judged:
         raise (readers[0].errors + readers[1].errors)[0]
     findings = session.conclude(len(pairing.unmatched_golden))
@@ -154,11 +163,29 @@ def _judge_all(
         allow_copies(processes // count - 1)
         serve(session, storage, line)
 
-    def tell(judged: int, done: int, total: int) -> None:
-        progress(Progress("measuring", judged, slices, done, total))
-
     with started(lambda: CopyLane(work), count) as lanes:
-        SideBySide(session, storage, lanes, tell).run(left)
+        SideBySide(session, storage, lanes, _measuring(progress, slices)).run(left)
+
+
+def _judge_elsewhere(
+    session: ComparisonSession,
+    storage: FromDumps,
+    progress: Callable[[Progress], None],
+    crew: "Crew",
+    work: "Work",
+) -> None:
+    """Have all pairs of slices judged by a crew; what it does not do is done here."""
+    from firstdrift.comparison.side_by_side import SideBySide
+
+    if storage.has_hooks:
+        raise SettingsError(Message.of("cluster.no_hooks"), hint=Message.of("cluster.hint.no_cluster"))
+    positions = range(len(work.pairs))
+    with crew.lanes(work) as lanes:
+        SideBySide(session, storage, lanes, _measuring(progress, len(positions))).run(positions)
+
+
+def _measuring(progress: Callable[[Progress], None], slices: int) -> Callable[[int, int, int], None]:
+    return lambda judged, done, total: progress(Progress("measuring", judged, slices, done, total))
 
 
 def _noise(

@@ -15,7 +15,7 @@ from firstdrift.comparison.outlines import outline_of
 from firstdrift.comparison.report import Options, SliceOutline, SliceResult
 from firstdrift.comparison.slice_results import compressed
 from firstdrift.comparison.stages import measure_pairs
-from firstdrift.comparison.user_hooks import Additions
+from firstdrift.comparison.user_hooks import NOTHING_MORE, Additions
 from firstdrift.dumps.storage.folders import files_ending
 from firstdrift.errors import DumpUnreadableError
 from firstdrift.matching.plan import SlicePairing, SlicePlan
@@ -43,7 +43,7 @@ class Progress(Struct, frozen=True):
     pairs_total: int = 0
 
 
-class _Handed(Struct, frozen=True):
+class Handed(Struct, frozen=True):
     """What a lane hands over of a pair of slices: what was read, and what is kept."""
 
     contents: tuple[tuple[Contents, ...], tuple[Contents, ...]]
@@ -103,8 +103,8 @@ class FromDumps(InMemory):
 
     @property
     def has_hooks(self) -> bool:
-        """Whether functions of the user's are called, which may hold on to what they have seen."""
-        return bool(self._additions.algorithms)
+        """Whether anything is done beside what the options say; functions may hold on to what they see."""
+        return self._additions != NOTHING_MORE
 
     def divide(self, tell: Callable[[int, int, int], None]) -> None:
         """Know that this is a lane."""
@@ -118,7 +118,7 @@ class FromDumps(InMemory):
             return
         golden, target = (tuple(reader.contents) for reader in self._readers)
         packed = compressed(result) if self._details else None
-        self._handed = pack(_Handed((golden, target), outline_of(result), packed))
+        self._handed = pack(Handed((golden, target), outline_of(result), packed))
 
     def hand_over(self, position: int) -> bytes:
         """Give what was kept last."""
@@ -127,7 +127,7 @@ class FromDumps(InMemory):
 
     def take(self, position: int, kept: bytes) -> None:
         """Keep here what a lane handed over."""
-        handed = unpack(_Handed, kept)
+        handed = unpack(Handed, kept)
         for reader, contents in zip(self._readers, handed.contents, strict=True):
             reader.contents += contents
         self.outlines[position] = handed.outline

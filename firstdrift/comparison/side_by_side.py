@@ -14,16 +14,20 @@ shows here.
 """
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
 from multiprocessing.connection import Connection, wait
+from pathlib import Path
 from typing import Any, Final, Protocol, TypeAlias
 
 from msgspec import Struct
 
+from firstdrift.comparison.report import Options
 from firstdrift.comparison.session import ComparisonSession, Prepared, Storage
+from firstdrift.model.slice import Coordinates, SliceListing
 from firstdrift.processes.lanes import Lane
 from firstdrift.processes.packed import pack, unpack
+from firstdrift.verdict.baseline import Noise
 from firstdrift.verdict.judgement import SliceJudgement
 
 
@@ -88,6 +92,30 @@ class DividedStorage(Storage, Protocol):
         """Keep here what a lane handed over."""
 
 
+class Work(Struct, frozen=True):
+    """What a comparison of two dumps consists of.
+
+    Attributes:
+        paths: of the golden and the target dump.
+        pairs: the golden and the target slice of each pair.
+        noise: what a healthy run shows of golden slices.
+        details: whether rows and pairs of tensors are asked for, beside what is said of slices.
+    """
+
+    paths: tuple[Path, Path]
+    options: Options
+    pairs: tuple[tuple[SliceListing, SliceListing], ...]
+    noise: Mapping[Coordinates, Noise]
+    details: bool
+
+
+class Crew(Protocol):
+    """Somebody who does the work elsewhere."""
+
+    def lanes(self, work: Work) -> AbstractContextManager[list[Lane]]:
+        """Give lanes for the block, each of which does one pair of slices after the other."""
+
+
 def serve(session: ComparisonSession, storage: DividedStorage, line: Connection) -> None:
     """Answer questions about pairs of slices until there are no more.
 
@@ -118,7 +146,8 @@ def _answered(
             return Refused(position)
         prepared[position] = ready
         return Ready(position)
-    session.judged |= question.said
+    for at, known in question.said.items():
+        session.judged.add(at, known)
     ready = prepared.pop(position)
     said = session.judge(position, ready)
     return Judged(position, said, storage.hand_over(position), ready.clock.seconds)
@@ -237,7 +266,7 @@ class SideBySide:
                 self._refused.add(position)
                 self._free(lane)
             case Judged(position, said, kept, seconds):
-                self._session.judged[position] = said
+                self._session.judged.add(position, said)
                 self._session.clock.add(seconds)
                 self._storage.take(position, kept)
                 self._free(lane)
