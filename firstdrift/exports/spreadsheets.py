@@ -1,20 +1,23 @@
 """Pairs as CSV and XLSX, safe to open: no cell is ever taken for a formula."""
 
-import csv
-import math
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from io import StringIO
+from itertools import chain, repeat
 from pathlib import Path
+from typing import Final
 
 from msgspec import Struct
 
 from firstdrift.comparison.report import Report
 from firstdrift.comparison.table import COLUMNS, Cell, Line, cells_of, columns_of, lines_of
+from firstdrift.exports.cells import Spelling, batches, spelled
 from firstdrift.exports.workbook import workbook
 from firstdrift.paths import encodable
 
 _FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n")
-_CHUNK = 1 << 16
+_TO_QUOTE: Final = re.compile('[,"\r\n]')
+_BATCH = 512
+"""Rows that are written together."""
 
 
 class Layout(Struct, frozen=True):
@@ -39,18 +42,11 @@ def csv_text(layout: Layout, lines: Iterable[Line]) -> Iterator[str]:
     return csv_of_rows(layout.columns, map(layout.cells, lines))
 
 
-def csv_of_rows(columns: Sequence[str], rows: Iterable[Iterable[Cell]]) -> Iterator[str]:
+def csv_of_rows(columns: Sequence[str], rows: Iterable[Sequence[Cell]]) -> Iterator[str]:
     """Yield rows as CSV, likewise."""
-    held = StringIO()
-    writer = csv.writer(held)
-    writer.writerow(columns)
-    for row in rows:
-        writer.writerow(list(map(_csv_cell, row)))
-        if held.tell() > _CHUNK:
-            yield encodable(held.getvalue())
-            held.seek(0)
-            held.truncate()
-    yield encodable(held.getvalue())
+    for batch in batches(chain([columns], rows), _BATCH):
+        lines = map(",".join, spelled(batch, repeat(_CSV)))
+        yield encodable("".join([f"{line}\r\n" for line in lines]))
 
 
 def xlsx_bytes(layout: Layout, lines: Iterable[Line]) -> Iterator[bytes]:
@@ -58,7 +54,7 @@ def xlsx_bytes(layout: Layout, lines: Iterable[Line]) -> Iterator[bytes]:
 
     A text longer than a cell can hold is cut, and its end says so: "... (cut; 40000 characters)".
     """
-    rows = ((layout.sheet_of(line), list(map(_spelled, layout.cells(line)))) for line in lines)
+    rows = ((layout.sheet_of(line), layout.cells(line)) for line in lines)
     return workbook(layout.columns, rows, layout.sheets)
 
 
@@ -78,7 +74,7 @@ def write_csv(report: Report, file: Path, layout: Layout | None = None) -> None:
         stream.writelines(csv_text(layout or own_layout(report), lines_of(report)))
 
 
-def write_csv_of_rows(columns: Sequence[str], rows: Iterable[Iterable[Cell]], file: Path) -> None:
+def write_csv_of_rows(columns: Sequence[str], rows: Iterable[Sequence[Cell]], file: Path) -> None:
     """Write rows as CSV.
 
     Raises:
@@ -98,13 +94,9 @@ def write_xlsx(report: Report, file: Path, layout: Layout | None = None) -> None
         stream.writelines(xlsx_bytes(layout or own_layout(report), lines_of(report)))
 
 
-def _csv_cell(value: Cell) -> Cell:
-    if isinstance(value, str):
-        return f"'{value}" if value.startswith(_FORMULA_STARTS) else value
-    return _spelled(value)
+def _csv_cell(text: str) -> str:
+    safe = f"'{text}" if text.startswith(_FORMULA_STARTS) else text
+    return '"' + safe.replace('"', '""') + '"' if _TO_QUOTE.search(safe) else safe
 
 
-def _spelled(value: Cell) -> Cell:
-    if isinstance(value, float) and not math.isfinite(value):
-        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
-    return value
+_CSV: Final = Spelling(_csv_cell, str)
