@@ -123,32 +123,36 @@ Line = PairLine | UnmatchedLine
 
 def lines_of(report: Report) -> Iterator[Line]:
     """Give a line for each pair, unmatched node and unmatched tensor, slice by slice."""
-    for result in report.slices:
-        row_of_match = rows_by_match(result.rows)
-        at, plan = result.judgement.coordinates, result.plan
-        levels = {index: level_of(row.kind, row.path) for index, row in row_of_match.items()}
-        for index, pair in enumerate(plan.pairs):
-            row = row_of_match[pair.match]
-            yield PairLine(
-                at,
-                row.order,
-                row.path,
-                plan.matches[pair.match].origin.value,
-                result.judgement.rows[row.index].node_class.value,
-                pair,
-                result.measurements[index],
-                result.judgement.pairs[index],
-                row.type_name,
-                row.type_name,
-                levels[pair.match],
-            )
-        yield from _unmatched_nodes(result)
-        left = plan.unmatched_golden_tensors, plan.unmatched_target_tensors
-        matches = {
-            index: MatchedNames(match.golden, match.target, match.doubtful)
-            for index, match in enumerate(plan.matches)
-        }
-        yield from unmatched_tensors(at, *left, matches, levels)
+    return chain.from_iterable(map(lines_of_slice, report.slices))
+
+
+def lines_of_slice(result: SliceResult) -> Iterator[Line]:
+    """Give the lines of one slice."""
+    row_of_match = rows_by_match(result.rows)
+    at, plan = result.judgement.coordinates, result.plan
+    levels = {index: level_of(row.kind, row.path) for index, row in row_of_match.items()}
+    for pair, measured, judged in zip(plan.pairs, result.measurements, result.judgement.pairs, strict=True):
+        row = row_of_match[pair.match]
+        yield PairLine(
+            at,
+            row.order,
+            row.path,
+            plan.matches[pair.match].origin._value_,
+            result.judgement.rows[row.index].node_class._value_,
+            pair,
+            measured,
+            judged,
+            row.type_name,
+            row.type_name,
+            levels[pair.match],
+        )
+    yield from _unmatched_nodes(result)
+    left = plan.unmatched_golden_tensors, plan.unmatched_target_tensors
+    matches = {
+        index: MatchedNames(match.golden, match.target, match.doubtful)
+        for index, match in enumerate(plan.matches)
+    }
+    yield from unmatched_tensors(at, *left, matches, levels)
 
 
 def _unmatched_nodes(result: SliceResult) -> Iterator[UnmatchedLine]:

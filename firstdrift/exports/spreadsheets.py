@@ -9,10 +9,11 @@ from typing import Final
 from msgspec import Struct
 
 from firstdrift.comparison.report import Report
-from firstdrift.comparison.table import COLUMNS, Cell, Line, cells_of, columns_of, lines_of
+from firstdrift.comparison.table import COLUMNS, Cell, Line, cells_of, columns_of, lines_of, lines_of_slice
 from firstdrift.exports.cells import Spelling, batches, spelled
 from firstdrift.exports.workbook import workbook
 from firstdrift.paths import encodable
+from firstdrift.processes.copies import copies_allowed, share_in_rounds
 
 _FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n")
 _TO_QUOTE: Final = re.compile('[,"\r\n]')
@@ -26,12 +27,14 @@ class Layout(Struct, frozen=True):
     Attributes:
         sheets: of a workbook.
         sheet_of: in which of them a line stands.
+        counts: whether it numbers the lines, which have to be laid out in their order then.
     """
 
     columns: tuple[str, ...]
     cells: Callable[[Line], tuple[Cell, ...]]
     sheets: tuple[str, ...] = ("Sheet1",)
     sheet_of: Callable[[Line], str] = lambda _line: "Sheet1"
+    counts: bool = False
 
 
 OWN_LAYOUT = Layout(COLUMNS, cells_of)
@@ -44,9 +47,24 @@ def csv_text(layout: Layout, lines: Iterable[Line]) -> Iterator[str]:
 
 def csv_of_rows(columns: Sequence[str], rows: Iterable[Sequence[Cell]]) -> Iterator[str]:
     """Yield rows as CSV, likewise."""
-    for batch in batches(chain([columns], rows), _BATCH):
+    return _csv_lines(chain([columns], rows))
+
+
+def _csv_lines(rows: Iterable[Sequence[Cell]]) -> Iterator[str]:
+    for batch in batches(rows, _BATCH):
         lines = map(",".join, spelled(batch, repeat(_CSV)))
         yield encodable("".join([f"{line}\r\n" for line in lines]))
+
+
+def _csv_of_report(report: Report, layout: Layout) -> Iterator[str]:
+    """Yield a report as CSV, whose slices are laid out side by side if that is allowed."""
+    if layout.counts or not copies_allowed():
+        return csv_text(layout, lines_of(report))
+
+    def of_slice(at: int) -> str:
+        return "".join(_csv_lines(map(layout.cells, lines_of_slice(report.slices[at]))))
+
+    return chain(_csv_lines([layout.columns]), share_in_rounds(of_slice, str, len(report.slices)))
 
 
 def xlsx_bytes(layout: Layout, lines: Iterable[Line]) -> Iterator[bytes]:
@@ -71,7 +89,7 @@ def write_csv(report: Report, file: Path, layout: Layout | None = None) -> None:
         OSError: it cannot be written.
     """
     with file.open("w", newline="", encoding="utf-8") as stream:
-        stream.writelines(csv_text(layout or own_layout(report), lines_of(report)))
+        stream.writelines(_csv_of_report(report, layout or own_layout(report)))
 
 
 def write_csv_of_rows(columns: Sequence[str], rows: Iterable[Sequence[Cell]], file: Path) -> None:

@@ -17,6 +17,8 @@ from firstdrift import Report, compare
 from firstdrift.comparison.table import COLUMNS
 from firstdrift.exports import workbook
 from firstdrift.exports.spreadsheets import write_csv, write_xlsx
+from firstdrift.exports.tool_tables import LAYOUTS, layout_of_report
+from firstdrift.processes.copies import allow_copies
 
 
 @pytest.fixture(scope="module")
@@ -171,3 +173,18 @@ def open_files_below(folder: Path) -> list[str]:
     """Files that this process has open; one may have no name any more."""
     links = [file for file in Path("/proc/self/fd").iterdir() if file.is_symlink()]
     return [link for link in map(os.readlink, links) if link.startswith(str(folder))]
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_a_csv_file_is_the_same_whoever_writes_its_slices(
+    compared: Callable[[str, str], Report], tmp_path: Path, layout: str
+) -> None:
+    report = compared("msit/llama4_golden_fp32", "msit/llama4_fp16")
+    assert len(report.slices) > 2
+    write_csv(report, tmp_path / "alone.csv", layout_of_report(layout, report))
+    allow_copies(1)
+    try:
+        write_csv(report, tmp_path / "shared.csv", layout_of_report(layout, report))
+    finally:
+        allow_copies(0)
+    assert (tmp_path / "alone.csv").read_bytes() == (tmp_path / "shared.csv").read_bytes()
