@@ -158,6 +158,19 @@ def read_regular(file: Path, *, within: Sequence[Path] | None = None, most: int)
         return opened.read()
 
 
+def read_editable(file: Path, *, most: int) -> bytearray:
+    """Read a regular file whole into memory that may be changed.
+
+    Raises:
+        OSError: as `open_regular` says.
+    """
+    with open_regular(file, most=most) as opened:
+        content = bytearray(min(os.fstat(opened.fileno()).st_size, most))
+        del content[cast("io.BufferedReader", opened).readinto(content) :]
+        content += opened.read()
+        return content
+
+
 class _Bounded(io.RawIOBase):
     """A file of which no more than so many bytes are read."""
 

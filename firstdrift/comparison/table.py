@@ -3,7 +3,9 @@
 report ─▶ lines ─▶ cells        the catalogue gives the same lines, one by one
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
+from itertools import chain
 from operator import attrgetter
 
 from msgspec import Struct
@@ -17,13 +19,14 @@ from firstdrift.metrics.measurement import (
     DIFFERENCE_METRICS,
     ERROR_METRICS,
     LOGITS_METRICS,
+    CustomResult,
     Measurement,
-    SideSummary,
 )
 from firstdrift.model.slice import Coordinates
 from firstdrift.model.tensor import TensorRecord
 from firstdrift.verdict.judgement import PairJudgement
 from firstdrift.verdict.tree import rows_by_match
+from firstdrift.wording.message import Message
 from firstdrift.wording.text import text_of, texts_of
 
 Cell = str | float | int | None
@@ -120,32 +123,36 @@ Line = PairLine | UnmatchedLine
 
 def lines_of(report: Report) -> Iterator[Line]:
     """Give a line for each pair, unmatched node and unmatched tensor, slice by slice."""
-    for result in report.slices:
-        row_of_match = rows_by_match(result.rows)
-        at, plan = result.judgement.coordinates, result.plan
-        levels = {index: level_of(row.kind, row.path) for index, row in row_of_match.items()}
-        for index, pair in enumerate(plan.pairs):
-            row = row_of_match[pair.match]
-            yield PairLine(
-                at,
-                row.order,
-                row.path,
-                plan.matches[pair.match].origin.value,
-                result.judgement.rows[row.index].node_class.value,
-                pair,
-                result.measurements[index],
-                result.judgement.pairs[index],
-                row.type_name,
-                row.type_name,
-                levels[pair.match],
-            )
-        yield from _unmatched_nodes(result)
-        left = plan.unmatched_golden_tensors, plan.unmatched_target_tensors
-        matches = {
-            index: MatchedNames(match.golden, match.target, match.doubtful)
-            for index, match in enumerate(plan.matches)
-        }
-        yield from unmatched_tensors(at, *left, matches, levels)
+    return chain.from_iterable(map(lines_of_slice, report.slices))
+
+
+def lines_of_slice(result: SliceResult) -> Iterator[Line]:
+    """Give the lines of one slice."""
+    row_of_match = rows_by_match(result.rows)
+    at, plan = result.judgement.coordinates, result.plan
+    levels = {index: level_of(row.kind, row.path) for index, row in row_of_match.items()}
+    for pair, measured, judged in zip(plan.pairs, result.measurements, result.judgement.pairs, strict=True):
+        row = row_of_match[pair.match]
+        yield PairLine(
+            at,
+            row.order,
+            row.path,
+            plan.matches[pair.match].origin._value_,
+            result.judgement.rows[row.index].node_class._value_,
+            pair,
+            measured,
+            judged,
+            row.type_name,
+            row.type_name,
+            levels[pair.match],
+        )
+    yield from _unmatched_nodes(result)
+    left = plan.unmatched_golden_tensors, plan.unmatched_target_tensors
+    matches = {
+        index: MatchedNames(match.golden, match.target, match.doubtful)
+        for index, match in enumerate(plan.matches)
+    }
+    yield from unmatched_tensors(at, *left, matches, levels)
 
 
 def _unmatched_nodes(result: SliceResult) -> Iterator[UnmatchedLine]:
@@ -185,67 +192,58 @@ def pair_rows(report: Report) -> Iterator[tuple[Cell, ...]]:
 
 def cells_of(line: Line, width: int = len(COLUMNS)) -> tuple[Cell, ...]:
     """Lay a line out in `COLUMNS`, and what the user's own algorithms said up to a width."""
-    found = line.coordinates
-    at = (found.step, found.rank, found.token, found.micro_step)
     if isinstance(line, UnmatchedLine):
-        return (*_unmatched_row(at, line), *(None,) * (width - len(COLUMNS)))
-    measured, judged = line.measured, line.judged
+        return (*_unmatched_row(_place_of(line.coordinates), line), *(None,) * (width - len(COLUMNS)))
+    pair, measured, judged = line.pair, line.measured, line.judged
+    golden, target, equal = pair.golden, pair.target, measured.equal
     return (
-        *at,
+        *_place_of(line.coordinates),
         line.order,
         line.module,
-        *_pair_cells(line.pair),
-        line.origin,
-        "; ".join(texts_of(line.pair.transform)),
-        measured.kind.value,
-        judged.verdict.value,
-        line.node_class,
-        judged.error,
-        *_metric_cells(measured),
-        *_side_cells(measured.golden),
-        *_side_cells(measured.target),
-        "; ".join(texts_of(judged.reasons)),
-        *(cell for own in measured.custom or () for cell in (own.value, own.remark or None)),
-    )
-
-
-def _pair_cells(pair: TensorPair) -> tuple[Cell, ...]:
-    golden, target = pair.golden, pair.target
-    return (
         pair.golden_node,
         pair.target_node,
         golden.label,
         target.label,
         golden.dtype,
         target.dtype,
-        _shape(golden),
-        _shape(target),
-    )
-
-
-def _shape(record: TensorRecord) -> str:
-    return "" if record.shape is None else str(list(record.shape))
-
-
-_NO_ERRORS, _NO_LOGITS, _NO_DIFFERENCES, _NO_SIDE = (
-    (None,) * len(names) for names in (ERROR_METRICS, LOGITS_METRICS, DIFFERENCE_METRICS, _SIDES)
-)
-_errors_of, _logits_of, _differences_of, _statistics_of = (
-    attrgetter(*names) for names in (ERROR_METRICS, LOGITS_METRICS, DIFFERENCE_METRICS, _SIDES)
-)
-
-
-def _metric_cells(measured: Measurement) -> tuple[Cell, ...]:
-    return (
+        _shape(golden.shape),
+        _shape(target.shape),
+        line.origin,
+        _said(pair.transform),
+        measured.kind._value_,
+        judged.verdict._value_,
+        line.node_class,
+        judged.error,
         *(_NO_ERRORS if measured.errors is None else _errors_of(measured.errors)),
         *(_NO_LOGITS if measured.logits is None else _logits_of(measured.logits)),
         *(_NO_DIFFERENCES if measured.differences is None else _differences_of(measured.differences)),
-        None if measured.equal is None else int(measured.equal),
+        equal if equal is None else int(equal),
+        *(_NO_SIDE if measured.golden is None else _statistics_of(measured.golden)),
+        *(_NO_SIDE if measured.target is None else _statistics_of(measured.target)),
+        _said(judged.reasons),
+        *(() if measured.custom is None else _own_cells(measured.custom)),
     )
 
 
-def _side_cells(side: SideSummary | None) -> tuple[Cell, ...]:
-    return _NO_SIDE if side is None else _statistics_of(side)
+_place_of, _errors_of, _logits_of, _differences_of, _statistics_of = (
+    attrgetter(*names) for names in (_COORDINATES, ERROR_METRICS, LOGITS_METRICS, DIFFERENCE_METRICS, _SIDES)
+)
+_NO_ERRORS, _NO_LOGITS, _NO_DIFFERENCES, _NO_SIDE = (
+    (None,) * len(names) for names in (ERROR_METRICS, LOGITS_METRICS, DIFFERENCE_METRICS, _SIDES)
+)
+
+
+@lru_cache
+def _shape(shape: tuple[int, ...] | None) -> str:
+    return "" if shape is None else str(list(shape))
+
+
+def _said(messages: Sequence[Message]) -> str:
+    return "; ".join(texts_of(messages)) if messages else ""
+
+
+def _own_cells(results: Iterable[CustomResult]) -> Iterator[Cell]:
+    return chain.from_iterable((own.value, own.remark or None) for own in results)
 
 
 def _unmatched_row(at: tuple[int | None, ...], line: UnmatchedLine) -> tuple[Cell, ...]:
@@ -257,7 +255,7 @@ def _unmatched_row(at: tuple[int | None, ...], line: UnmatchedLine) -> tuple[Cel
     else:
         known[f"{side}_tensor"] = record.label
         known[f"{side}_dtype"] = record.dtype
-        known[f"{side}_shape"] = _shape(record)
+        known[f"{side}_shape"] = _shape(record.shape)
     for column, value in known.items():
         row[_PLACES[column]] = value
     return tuple(row)

@@ -47,7 +47,7 @@ def distinct(name: str, taken: set[str]) -> str:
 def with_distinct_keys(records: Iterable[TensorRecord]) -> Tensors:
     """Give the tensors of a node keys of their own; the first of a key keeps it."""
     records = tuple(records)
-    if len(records) <= 1 or len({(record.role, record.key) for record in records}) == len(records):
+    if len(records) <= 1 or len({(record.role._value_, record.key) for record in records}) == len(records):
         return records
     taken: defaultdict[Role, set[str]] = defaultdict(set)
     return tuple(replace(record, key=distinct(record.key, taken[record.role])) for record in records)

@@ -1,20 +1,24 @@
 """Pairs as CSV and XLSX, safe to open: no cell is ever taken for a formula."""
 
-import csv
-import math
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from io import StringIO
+from itertools import chain, repeat
 from pathlib import Path
+from typing import Final
 
 from msgspec import Struct
 
 from firstdrift.comparison.report import Report
-from firstdrift.comparison.table import COLUMNS, Cell, Line, cells_of, columns_of, lines_of
+from firstdrift.comparison.table import COLUMNS, Cell, Line, cells_of, columns_of, lines_of, lines_of_slice
+from firstdrift.exports.cells import Spelling, batches, spelled
 from firstdrift.exports.workbook import workbook
 from firstdrift.paths import encodable
+from firstdrift.processes.copies import copies_allowed, share_in_rounds
 
 _FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n")
-_CHUNK = 1 << 16
+_TO_QUOTE: Final = re.compile('[,"\r\n]')
+_BATCH = 512
+"""Rows that are written together."""
 
 
 class Layout(Struct, frozen=True):
@@ -23,12 +27,14 @@ class Layout(Struct, frozen=True):
     Attributes:
         sheets: of a workbook.
         sheet_of: in which of them a line stands.
+        counts: whether it numbers the lines, which have to be laid out in their order then.
     """
 
     columns: tuple[str, ...]
     cells: Callable[[Line], tuple[Cell, ...]]
     sheets: tuple[str, ...] = ("Sheet1",)
     sheet_of: Callable[[Line], str] = lambda _line: "Sheet1"
+    counts: bool = False
 
 
 OWN_LAYOUT = Layout(COLUMNS, cells_of)
@@ -39,18 +45,26 @@ def csv_text(layout: Layout, lines: Iterable[Line]) -> Iterator[str]:
     return csv_of_rows(layout.columns, map(layout.cells, lines))
 
 
-def csv_of_rows(columns: Sequence[str], rows: Iterable[Iterable[Cell]]) -> Iterator[str]:
+def csv_of_rows(columns: Sequence[str], rows: Iterable[Sequence[Cell]]) -> Iterator[str]:
     """Yield rows as CSV, likewise."""
-    held = StringIO()
-    writer = csv.writer(held)
-    writer.writerow(columns)
-    for row in rows:
-        writer.writerow(list(map(_csv_cell, row)))
-        if held.tell() > _CHUNK:
-            yield encodable(held.getvalue())
-            held.seek(0)
-            held.truncate()
-    yield encodable(held.getvalue())
+    return _csv_lines(chain([columns], rows))
+
+
+def _csv_lines(rows: Iterable[Sequence[Cell]]) -> Iterator[str]:
+    for batch in batches(rows, _BATCH):
+        lines = map(",".join, spelled(batch, repeat(_CSV)))
+        yield encodable("".join([f"{line}\r\n" for line in lines]))
+
+
+def _csv_of_report(report: Report, layout: Layout) -> Iterator[str]:
+    """Yield a report as CSV, whose slices are laid out side by side if that is allowed."""
+    if layout.counts or not copies_allowed():
+        return csv_text(layout, lines_of(report))
+
+    def of_slice(at: int) -> str:
+        return "".join(_csv_lines(map(layout.cells, lines_of_slice(report.slices[at]))))
+
+    return chain(_csv_lines([layout.columns]), share_in_rounds(of_slice, str, len(report.slices)))
 
 
 def xlsx_bytes(layout: Layout, lines: Iterable[Line]) -> Iterator[bytes]:
@@ -58,7 +72,7 @@ def xlsx_bytes(layout: Layout, lines: Iterable[Line]) -> Iterator[bytes]:
 
     A text longer than a cell can hold is cut, and its end says so: "... (cut; 40000 characters)".
     """
-    rows = ((layout.sheet_of(line), list(map(_spelled, layout.cells(line)))) for line in lines)
+    rows = ((layout.sheet_of(line), layout.cells(line)) for line in lines)
     return workbook(layout.columns, rows, layout.sheets)
 
 
@@ -75,10 +89,10 @@ def write_csv(report: Report, file: Path, layout: Layout | None = None) -> None:
         OSError: it cannot be written.
     """
     with file.open("w", newline="", encoding="utf-8") as stream:
-        stream.writelines(csv_text(layout or own_layout(report), lines_of(report)))
+        stream.writelines(_csv_of_report(report, layout or own_layout(report)))
 
 
-def write_csv_of_rows(columns: Sequence[str], rows: Iterable[Iterable[Cell]], file: Path) -> None:
+def write_csv_of_rows(columns: Sequence[str], rows: Iterable[Sequence[Cell]], file: Path) -> None:
     """Write rows as CSV.
 
     Raises:
@@ -98,13 +112,9 @@ def write_xlsx(report: Report, file: Path, layout: Layout | None = None) -> None
         stream.writelines(xlsx_bytes(layout or own_layout(report), lines_of(report)))
 
 
-def _csv_cell(value: Cell) -> Cell:
-    if isinstance(value, str):
-        return f"'{value}" if value.startswith(_FORMULA_STARTS) else value
-    return _spelled(value)
+def _csv_cell(text: str) -> str:
+    safe = f"'{text}" if text.startswith(_FORMULA_STARTS) else text
+    return '"' + safe.replace('"', '""') + '"' if _TO_QUOTE.search(safe) else safe
 
 
-def _spelled(value: Cell) -> Cell:
-    if isinstance(value, float) and not math.isfinite(value):
-        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
-    return value
+_CSV: Final = Spelling(_csv_cell, str)

@@ -89,7 +89,7 @@ def layout_of(name: str, kind: MeasurementKind, divergence: Divergence | None = 
     if name == "msit":
         numbers, of_pair = count(), divergence or _of_logits
         cells = lambda line: _msit_cells(next(numbers), line, of_pair)  # noqa: E731
-        return Layout(MSIT_COLUMNS, cells, MSIT_SHEETS, lambda line: line.level)
+        return Layout(MSIT_COLUMNS, cells, MSIT_SHEETS, lambda line: line.level, counts=True)
     if name == "msprobe":
         return Layout(MSPROBE_COLUMNS[kind], lambda line: _msprobe_cells(line, kind))
     return OWN_LAYOUT
@@ -243,7 +243,7 @@ def _number(value: float) -> Cell:
 
 def _compared(target: Cell, golden: Cell, of: Callable[[float, float], Cell]) -> Cell:
     """Compare a statistic as msprobe does: "0" where both are the same."""
-    if str(target) == str(golden):
+    if target == golden and str(target) == str(golden):  # 0.0 and -0.0 are not the same
         return "0"
     if isinstance(target, float | int) and isinstance(golden, float | int):
         return of(float(target), float(golden))

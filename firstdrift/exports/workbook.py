@@ -1,13 +1,29 @@
-"""A table as an XLSX workbook."""
+"""A table as an XLSX workbook: xlsxwriter makes all of it but the rows, which are written here.
 
+    xlsxwriter ─▶ a workbook of headings ─┐
+    rows ─▶ a temporary file a sheet ─────┴─▶ the workbook, piece by piece
+
+The layout of a row is that of ECMA-376, part 1, 18.3.1.
+"""
+
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from pathlib import Path
-from tempfile import TemporaryDirectory, TemporaryFile
-from typing import IO, Any, TypeAlias
+from contextlib import ExitStack
+from functools import lru_cache
+from html import escape
+from io import BytesIO, RawIOBase
+from tempfile import TemporaryFile
+from typing import IO, TYPE_CHECKING, Final, TypeAlias
+from zipfile import ZIP_DEFLATED, ZipFile
 
 from firstdrift.comparison.table import Cell
+from firstdrift.exports.cells import Spelling, batches, spelled
+from firstdrift.groups import gathered
 from firstdrift.paths import encodable
+
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer
 
 ROWS = 1_048_000
 """Rows of a sheet, below the 1,048,576 that spreadsheets hold; the next row begins another sheet."""
@@ -15,19 +31,28 @@ ROWS = 1_048_000
 LONGEST_TEXT = 32_767
 """Characters in one cell, as UTF-16 counts them."""
 
+_FIRST_ROW: Final = 2
+"""Below the headings."""
+
 BEAT = 1000
 """So many rows are written before whoever waits for the workbook is asked whether they still do."""
 
 _CHUNK = 1 << 16
-_OPTIONS = {"strings_to_formulas": False, "strings_to_urls": False, "constant_memory": True}
+_OPTIONS: Final = {"strings_to_formulas": False, "strings_to_urls": False, "in_memory": True}
 
+_LINE: Final = "\0"
+"""Stands for the number of the row until that is known; no text of a cell can hold it."""
+
+_UNLIKE_XML: Final = re.compile("[\0-\x08\x0b-\x1f\ufffe\uffff]|_(?=x[0-9a-fA-F]{4}_)")
+_DIMENSION: Final = re.compile(rb"<dimension [^>]*/>")
+_END_OF_ROWS: Final = b"</sheetData>"
 
 Rows: TypeAlias = Iterable[tuple[str, Sequence[Cell]]]
 """Rows, each with the name of the sheet that it is in."""
 
 
 def workbook(columns: Sequence[str], rows: Rows, sheets: Sequence[str]) -> Iterator[bytes]:
-    """Yield a workbook, piece by piece, once its rows have been written to a temporary file.
+    """Yield a workbook, piece by piece, once its rows have been written to temporary files.
 
     All of the sheets named are there, if without rows; what does not fit in one goes on in another with a
     number in its name: "api", "api 2".
@@ -40,78 +65,137 @@ def workbook(columns: Sequence[str], rows: Rows, sheets: Sequence[str]) -> Itera
     Raises:
         OSError: there is no space for it.
     """
-    from xlsxwriter.exceptions import FileCreateError
-
-    with TemporaryDirectory(ignore_cleanup_errors=True) as folder, TemporaryFile() as file:
-        try:
-            yield from _written(file, Path(folder), columns, rows, sheets)
-        except FileCreateError as error:
-            raise OSError(*error.args[0].args) from error
-        file.seek(0)
-        while piece := file.read(_CHUNK):
-            yield piece
+    with ExitStack() as files:
+        filled = _Sheets(files, sheets)
+        spellings = list(map(_spelling, range(len(columns))))
+        for batch in batches(rows, BEAT):
+            for name, of_sheet in gathered(batch).items():
+                filled.add(name, list(map("".join, spelled(of_sheet, spellings))))
+            yield b""
+        yield from _zipped(columns, filled.all)
 
 
-def _written(
-    file: IO[bytes], folder: Path, columns: Sequence[str], rows: Rows, sheets: Sequence[str]
-) -> Iterator[bytes]:
-    """Write a workbook, whose rows lie in a folder until it is whole; yield nothing, now and then."""
-    import xlsxwriter
+class _Sheet:
+    """A sheet, and its rows in a file."""
 
-    book = xlsxwriter.Workbook(file, _OPTIONS | {"tmpdir": str(folder)})
-    try:
-        yield from _filled(_Sheets(book, columns, sheets), rows)
-        book.close()
-    finally:
-        for sheet in book.worksheets():
-            sheet.row_data_fh.close()
+    def __init__(self, name: str, file: IO[bytes]) -> None:
+        self.name, self.file, self.count = name, file, 0
+
+    def add(self, rows: Sequence[str]) -> None:
+        """Write rows below those that it has."""
+        numbered = enumerate(rows, self.count + _FIRST_ROW)
+        lines = (f'<row r="{_LINE}">{row}</row>'.replace(_LINE, str(number)) for number, row in numbered)
+        self.file.write("".join(lines).encode())
+        self.count += len(rows)
 
 
 class _Sheets:
     """The sheets of a workbook, each with as many rows as it has so far."""
 
-    def __init__(self, book: Any, columns: Sequence[str], names: Sequence[str]) -> None:  # noqa: ANN401
-        self._book, self._columns = book, columns
-        self._bold = book.add_format({"bold": True})
-        self._open: dict[str, tuple[Any, int]] = {}
-        self._parts: Counter[str] = Counter()
+    def __init__(self, files: ExitStack, names: Iterable[str]) -> None:
+        self._files = files
+        self.all: list[_Sheet] = []
+        self._open = {name: self._begun(name) for name in names}
+        self._parts = Counter(self._open.keys())
+
+    def _begun(self, name: str) -> _Sheet:
+        sheet = _Sheet(name, self._files.enter_context(TemporaryFile()))  # noqa: SIM115 (with the rest)
+        self.all.append(sheet)
+        return sheet
+
+    def add(self, name: str, rows: Sequence[str]) -> None:
+        """Write rows into the sheet of a name, or into those that go on with it."""
+        room = ROWS - self._open[name].count
+        self._open[name].add(rows[:room])
+        if rest := rows[room:]:
+            self._parts[name] += 1
+            self._open[name] = self._begun(_numbered(name, self._parts[name]))
+            self.add(name, rest)
+
+
+def _numbered(name: str, part: int) -> str:
+    return f"{name.removesuffix('1')}{part}" if name.endswith("1") else f"{name} {part}"
+
+
+def _zipped(columns: Sequence[str], sheets: Sequence[_Sheet]) -> Iterator[bytes]:
+    """Yield the workbook of headings, with the rows of each sheet in their places."""
+    headings = _headings(columns, [sheet.name for sheet in sheets])
+    sheet_of = {f"xl/worksheets/sheet{number}.xml": sheet for number, sheet in enumerate(sheets, 1)}
+    written = _Written()
+    with ZipFile(written, "w", ZIP_DEFLATED) as book:
+        for entry in headings.infolist():
+            whole, sheet = headings.read(entry), sheet_of.get(entry.filename)
+            entry.file_size += sheet.file.tell() if sheet else 0  # tells whether 32 bits do
+            with book.open(entry, "w") as part:
+                for piece in _with_rows(whole, sheet, len(columns)) if sheet else [whole]:
+                    part.write(piece)
+                    yield written.taken()
+    yield written.taken()
+
+
+def _headings(columns: Sequence[str], names: Iterable[str]) -> ZipFile:
+    """Make a workbook of sheets that have headings alone."""
+    import xlsxwriter
+
+    file = BytesIO()
+    with xlsxwriter.Workbook(file, _OPTIONS) as book:
+        bold = book.add_format({"bold": True})
         for name in names:
-            self._begin(name)
-
-    def _begin(self, name: str) -> None:
-        self._parts[name] += 1
-        part = self._parts[name]
-        sheet = self._book.add_worksheet(name if part == 1 else self._numbered(name, part))
-        sheet.freeze_panes(1, 0)
-        sheet.write_row(0, 0, self._columns, self._bold)
-        self._open[name] = (sheet, 1)
-
-    @staticmethod
-    def _numbered(name: str, part: int) -> str:
-        return f"{name.removesuffix('1')}{part}" if name.endswith("1") else f"{name} {part}"
-
-    def add(self, name: str, row: Sequence[Cell]) -> None:
-        """Write a row into the sheet of a name, or into the one that goes on with it."""
-        if name not in self._open or self._open[name][1] > ROWS:
-            self._begin(name)
-        sheet, line = self._open[name]
-        _write_row(sheet, line, row)
-        self._open[name] = (sheet, line + 1)
+            sheet = book.add_worksheet(name)
+            sheet.freeze_panes(1, 0)
+            sheet.write_row(0, 0, columns, bold)
+    return ZipFile(file)
 
 
-def _filled(sheets: _Sheets, rows: Rows) -> Iterator[bytes]:
-    for count, (name, row) in enumerate(rows, start=2):
-        sheets.add(name, row)
-        if count % BEAT == 0:
-            yield b""
+def _with_rows(empty: bytes, sheet: _Sheet, width: int) -> Iterator[bytes]:
+    """Yield a sheet that has headings alone with its rows below them, piece by piece."""
+    from xlsxwriter.utility import xl_range
+
+    head, end, tail = empty.partition(_END_OF_ROWS)
+    dimension = f'<dimension ref="{xl_range(0, 0, sheet.count, width - 1)}"/>'
+    yield _DIMENSION.sub(dimension.encode(), head)
+    sheet.file.seek(0)
+    yield from iter(lambda: sheet.file.read(_CHUNK), b"")
+    yield end + tail
 
 
-def _write_row(sheet: Any, line: int, row: Sequence[Cell]) -> None:  # noqa: ANN401
-    for place, cell in enumerate(row):
-        if isinstance(cell, str):
-            sheet.write_string(line, place, _fitting(cell))
-        elif cell is not None:
-            sheet.write_number(line, place, cell)
+class _Written(RawIOBase):
+    """A file that cannot be sought in, from which what was written is taken."""
+
+    def __init__(self) -> None:
+        self._pieces: list[bytes] = []
+
+    def write(self, piece: "ReadableBuffer") -> int:
+        """Keep a piece until it is taken."""
+        self._pieces.append(bytes(piece))
+        return len(self._pieces[-1])
+
+    def taken(self) -> bytes:
+        """Take what was written since it was last taken."""
+        pieces, self._pieces = self._pieces, []
+        return b"".join(pieces)
+
+
+def _spelling(place: int) -> Spelling:
+    """Return how the cells of a column are written."""
+    from xlsxwriter.utility import xl_col_to_name
+
+    cell = f'<c r="{xl_col_to_name(place)}{_LINE}"'
+
+    def text(value: str) -> str:
+        return f'{cell} t="inlineStr"><is>{_text_element(value)}</is></c>'
+
+    return Spelling(text, text, f"{cell}><v>", "</v></c>")
+
+
+@lru_cache(maxsize=1 << 12)
+def _text_element(text: str) -> str:
+    space = "" if text == text.strip() else ' xml:space="preserve"'
+    return f"<t{space}>{_UNLIKE_XML.sub(_by_number, escape(_fitting(text), quote=False))}</t>"
+
+
+def _by_number(mark: re.Match[str]) -> str:
+    return f"_x{ord(mark[0]):04X}_"
 
 
 def _fitting(text: str) -> str:

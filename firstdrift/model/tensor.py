@@ -126,7 +126,7 @@ class TensorRecord(Struct, frozen=True, gc=False):
     @property
     def label(self) -> str:
         """Role and key, as shown: "output.0"."""
-        return f"{self.role}.{self.key}"
+        return f"{self.role._value_}.{self.key}"
 
     @property
     def data_bytes(self) -> int:

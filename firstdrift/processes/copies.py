@@ -10,7 +10,7 @@ terminal, not a notebook or a server.
 import os
 import signal
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from itertools import zip_longest
 from typing import Any, Final, Generic, NoReturn, TypeVar
@@ -70,6 +70,21 @@ def share_work(
         for copy in copies:
             copy.end()
     return [found[at] for at in range(count)]
+
+
+def share_in_rounds(
+    work: Callable[[int], Found],
+    kind: Any,  # noqa: ANN401 (a type)
+    count: int,
+) -> Iterator[Found]:
+    """Yield what `share_work` returns, in order, where all of it at once would take too much memory."""
+    size = copies_allowed() + 1
+    for first in range(0, count, size):
+        yield from share_work(_from(work, first), kind, min(size, count - first))
+
+
+def _from(work: Callable[[int], Found], first: int) -> Callable[[int], Found]:
+    return lambda at: work(first + at)
 
 
 class _Copy(Generic[Found]):

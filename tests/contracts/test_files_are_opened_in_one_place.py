@@ -10,6 +10,7 @@ READS_BY_ITSELF = {
     "firstdrift/files.py": "this is the place",
     "firstdrift/dumps/containers/contents.py": "maps and reads descriptors that files.py has opened",
     "firstdrift/exports/spreadsheets.py": "writes",
+    "firstdrift/exports/workbook.py": "writes",
     "firstdrift/catalogue/engine.py": "reads /proc/mounts",
     "firstdrift/tables.py": "lists the tables that come with the package",
     "firstdrift/wording/text.py": "reads the texts that come with the package",

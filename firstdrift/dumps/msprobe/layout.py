@@ -22,7 +22,7 @@ from msgspec.structs import replace
 from firstdrift.dumps.reader import DumpReader
 from firstdrift.dumps.storage.bounds import Bounds
 from firstdrift.dumps.storage.folders import beginning_of, entries_of, is_folder, problem_of_file, shown_below
-from firstdrift.dumps.storage.json_file import JsonFile, parse_json, read_json
+from firstdrift.dumps.storage.json_file import JsonFile, Quick, parse_json, read_json
 from firstdrift.errors import DumpNotFoundError, DumpNotRecognisedError, DumpUnreadableError
 from firstdrift.files import Entry
 from firstdrift.groups import known
@@ -279,14 +279,14 @@ class SliceFiles:
         self.problems: list[Problem] = []
         self._reader, self._path = reader, dump.path
 
-    def read_data(self) -> dict[str, Any]:
+    def read_data(self, quick: Quick = lambda _: None) -> dict[str, Any]:
         """Read the file of the slice, whose "data" is an object.
 
         Raises:
             DumpUnreadableError: it is damaged, or a link that leads out of the dump.
         """
         file = self.folder / self._reader.mark.name
-        read = read_json(self.bounds.require(file))
+        read = read_json(self.bounds.require(file), quick)
         if not isinstance(read.value, dict) or not isinstance(read.value.get("data"), dict):
             raise DumpUnreadableError(Message.of("dumps.msprobe.no_data"), path=file)
         self.report_repeated(file.name, read)

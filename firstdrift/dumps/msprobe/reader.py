@@ -19,7 +19,6 @@ There is no tree: each value that was saved is a node of its own, in the order o
 
 import re
 from collections.abc import Iterable, Mapping
-from itertools import chain
 from pathlib import Path
 from typing import Any, Final
 
@@ -39,21 +38,19 @@ from firstdrift.dumps.msprobe.records import DATA_FOLDER, RecordReader
 from firstdrift.dumps.msprobe.tree import (
     Construct,
     Stacks,
-    finish_order,
-    last_positions,
-    micro_steps,
     parse_construct,
+    quick_construct,
     recomputed_in,
-    repair_parents,
-    without_recomputed,
+    tree_of,
+    tree_without_stacks,
 )
+from firstdrift.dumps.msprobe.typed_records import typed_dump
 from firstdrift.dumps.nodes import call_node, module_node
 from firstdrift.dumps.storage.bounds import Bounds
 from firstdrift.dumps.storage.folders import is_file
 from firstdrift.dumps.storage.json_file import read_json_if_present
 from firstdrift.errors import DumpUnreadableError
-from firstdrift.groups import known
-from firstdrift.model.names import NameParts, parse_name
+from firstdrift.model.names import holds_gradients
 from firstdrift.model.node import Direction
 from firstdrift.model.slice import RECORDED_ORDER, Dump, OrderOrigin, OrderSource, Slice, SliceListing
 from firstdrift.model.tensor import Role, TensorRecord
@@ -122,38 +119,37 @@ class _SliceReader(SliceFiles):
     """Reads one slice: its nodes, the tree around them, and their tensors."""
 
     def read(self, listing: SliceListing) -> Slice:
-        header = self.read_data()
+        header = self.read_data(typed_dump)
         data = header["data"]
         construct = self._read_construct(header)
-        names = {name: parse_name(name) for name in _all_names(construct, data)}
-        recomputed = recomputed_in(data)
-        parents, circles = repair_parents(names, construct, data, self._read_stacks, recomputed)
-        self.report(CONSTRUCT_FILE, circles)
-        positions = {name: position for position, name in enumerate(data)}
-        last = last_positions(parents, positions)
-        order = finish_order(parents, last)
-        steps = micro_steps(order, parents, names, construct.micro_steps)
-        tensors = self._read_tensors(data, names)
-        names_of_calls = without_recomputed(names, recomputed)
+        given = construct, tuple(data), recomputed_in(data)
+        tree = tree_without_stacks(*given) or tree_of(*given, self._read_stacks)
+        self.report(CONSTRUCT_FILE, tree.circles)
+        tensors = self._read_tensors(data)
         nodes = tuple(
             call_node(
-                name, names_of_calls[name], index, parents[name], tensors.get(name, ()), steps.get(name)
+                name,
+                tree.names[name],
+                index,
+                tree.parents[name],
+                tensors.get(name, ()),
+                tree.micro_steps.get(name),
             )
-            for index, name in enumerate(order)
+            for index, name in enumerate(tree.order)
         )
         if not nodes:
             self.report(DUMP_FILE, [Message.of("dumps.msprobe.no_records")])
-        return Slice(listing, nodes, _order_origin(names, positions, last), tuple(self.problems))
+        return Slice(listing, nodes, tree.origin, tuple(self.problems))
 
     def _read_construct(self, header: Mapping[str, Any]) -> Construct:
         try:
-            read = read_json_if_present(self.bounds.require(self.folder / CONSTRUCT_FILE))
+            read = read_json_if_present(self.bounds.require(self.folder / CONSTRUCT_FILE), quick_construct)
         except DumpUnreadableError as error:
             return self._without_construct(error.message)
         if read is None:
             missing = None if header.get("level") == "L1" else Message.of("dumps.file.missing")
             return self._without_construct(missing)
-        construct = parse_construct(read.value)
+        construct = read.value if isinstance(read.value, Construct) else parse_construct(read.value)
         self.report_repeated(CONSTRUCT_FILE, read)
         self.report(CONSTRUCT_FILE, construct.problems)
         return construct
@@ -169,30 +165,14 @@ class _SliceReader(SliceFiles):
             self.report(STACK_FILE, [error.message])
             return {}
 
-    def _read_tensors(
-        self, data: Mapping[str, object], names: Mapping[str, NameParts]
-    ) -> dict[str, tuple[TensorRecord, ...]]:
+    def _read_tensors(self, data: Mapping[str, object]) -> dict[str, tuple[TensorRecord, ...]]:
         reader = RecordReader(self.folder / DATA_FOLDER, self.bounds)
 
         def read(name: str, problems: list[Message]) -> tuple[TensorRecord, ...]:
-            of_kind = reader.gradients_of if names[name].holds_gradients else reader.tensors_of
+            of_kind = reader.gradients_of if holds_gradients(name) else reader.tensors_of
             return of_kind(data[name], problems)
 
         return self.read_records(data, read)
-
-
-def _all_names(construct: Construct, data: Mapping[str, object]) -> dict[str, None]:
-    return dict.fromkeys(chain(construct.parents, data, known(construct.parents.values())))
-
-
-def _order_origin(
-    names: Mapping[str, NameParts], positions: Mapping[str, int], last: Mapping[str, int]
-) -> OrderOrigin:
-    if not positions:
-        return OrderOrigin(OrderSource.DERIVED, Message.of("dumps.order.from_beginnings"))
-    if any(last[name] != at and names[name].direction == "forward" for name, at in positions.items()):
-        return OrderOrigin(OrderSource.RECORDED, Message.of("dumps.order.recorded_at_beginning"))
-    return RECORDED_ORDER
 
 
 DEBUG_FILE: Final = "debug.json"

@@ -18,6 +18,7 @@ from msgspec import Struct
 
 from firstdrift.dumps.containers.contents import LARGEST_NUMBER
 from firstdrift.dumps.msprobe.tree import RECOMPUTED
+from firstdrift.dumps.msprobe.typed_records import NOT_FINITE, ScalarLeaf, TensorLeaf, as_recorded
 from firstdrift.dumps.nodes import with_distinct_keys
 from firstdrift.dumps.storage.bounds import Bounds
 from firstdrift.dumps.storage.folders import problem_of_file
@@ -46,8 +47,8 @@ _BESIDE_A_SCALAR: Final = frozenset({"type", "Max", "Min", "Mean", "Norm"})
 
 _WHOLE: Final = frozenset({int})
 
-_MERGED_TRUTH: Final[dict[object, float]] = {"True": 1.0, "False": 0.0}
-"""Statistics of booleans as they are written where ranks were merged."""
+_NUMBERS: Final = {"True": 1.0, "False": 0.0} | NOT_FINITE
+"""Statistics that are text: booleans where ranks were merged, and what is not finite."""
 
 _OTHER_DTYPE_NAMES: Final = {
     "bool_": "bool",
@@ -99,31 +100,38 @@ class RecordReader(Struct):
         return with_distinct_keys(found)
 
     def _collect(self, role: Role, key: str, value: object, found: list[TensorRecord]) -> None:
+        if isinstance(value, TensorLeaf):
+            found.append(self._tensor(role, key, value))
+        elif isinstance(value, ScalarLeaf):
+            found.append(TensorRecord(role, key, value.type_name, (), scalar=str(as_recorded(value.value))))
+        else:
+            self._collect_json(role, key, value, found)
+
+    def _collect_json(self, role: Role, key: str, value: object, found: list[TensorRecord]) -> None:
         kind = value.get("type") if isinstance(value, dict) else None
         if isinstance(kind, str) and isinstance(value, dict):
             is_tensor = kind in _TENSOR_TYPES or "shape" in value or "dtype" in value
-            found.append(self._tensor(role, key, value) if is_tensor else _scalar(role, key, value))
+            found.append(self._tensor(role, key, _leaf(value)) if is_tensor else _scalar(role, key, value))
         elif isinstance(value, (dict, list)):
             for name, inner in items_of(value):
                 self._collect(role, f"{key}.{name}", inner, found)
         elif value is not None:
             found.append(TensorRecord(role, key, type(value).__name__, (), scalar=str(value)))
 
-    def _tensor(self, role: Role, key: str, leaf: Mapping[str, Any]) -> TensorRecord:
+    def _tensor(self, role: Role, key: str, leaf: TensorLeaf) -> TensorRecord:
         problems: list[Message] = []
-        read = leaf.get
-        digest, requires_grad, data_name = read("md5"), read("requires_grad"), read("data_name")
-        shape, dtype = _shape(read("shape"), problems), _dtype(read("dtype"), problems)
+        shape, statistics = _shape(leaf.shape, problems), _statistics(leaf, problems)
         return TensorRecord(
             role,
             key,
-            dtype,
+            _dtype(leaf.dtype, problems),
             shape,
-            _statistics(leaf, problems),
-            None if digest is None else str(digest),
-            None if data_name is None else self._location(data_name, problems),
-            requires_grad=requires_grad if isinstance(requires_grad, bool) else None,
-            problem=joined(*problems) if problems else None,
+            statistics,
+            None if leaf.md5 is None else str(as_recorded(leaf.md5)),
+            None if leaf.data_name is None else self._location(leaf.data_name, problems),
+            None,
+            leaf.requires_grad if isinstance(leaf.requires_grad, bool) else None,
+            joined(*problems) if problems else None,
         )
 
     def _location(self, data_name: object, problems: list[Message]) -> DataLocation | None:
@@ -192,12 +200,23 @@ def _scalar(role: Role, key: str, leaf: Mapping[str, Any]) -> TensorRecord:
     return TensorRecord(role, key, leaf["type"], (), scalar=str(value))
 
 
+def _leaf(recorded: Mapping[str, Any]) -> TensorLeaf:
+    """Take what is recorded of a tensor, whatever it is."""
+    fields: list[Any] = [recorded.get(name) for name in TensorLeaf.__struct_fields__]
+    return TensorLeaf(*fields)
+
+
 def _shape(recorded: object, problems: list[Message]) -> tuple[int, ...] | None:
-    if type(recorded) is list and _WHOLE.issuperset(map(type, recorded)):
-        shape = tuple(recorded)
-        if _are_sizes(shape):
-            return shape
+    sizes = recorded if isinstance(recorded, tuple) else _whole_numbers(recorded)
+    if sizes is not None and _are_sizes(sizes):
+        return sizes
     problems.append(Message.of("dumps.record.bad_shape", recorded=_describe(recorded)))
+    return None
+
+
+def _whole_numbers(recorded: object) -> tuple[int, ...] | None:
+    if type(recorded) is list and _WHOLE.issuperset(map(type, recorded)):
+        return tuple(recorded)
     return None
 
 
@@ -206,9 +225,8 @@ def _are_sizes(numbers: tuple[int, ...]) -> bool:
     return not numbers or (min(numbers) >= 0 and max(*numbers, prod(numbers)) <= LARGEST_NUMBER)
 
 
-def _statistics(leaf: Mapping[str, Any], problems: list[Message]) -> Statistics | None:
-    read = leaf.get
-    recorded = maximum, minimum, mean, norm = read("Max"), read("Min"), read("Mean"), read("Norm")
+def _statistics(leaf: TensorLeaf, problems: list[Message]) -> Statistics | None:
+    recorded = maximum, minimum, mean, norm = leaf.Max, leaf.Min, leaf.Mean, leaf.Norm
     if type(maximum) is type(minimum) is type(mean) is type(norm) is float:
         return Statistics(maximum, minimum, mean, norm)
     if recorded == (None, None, None, None):
@@ -225,8 +243,8 @@ def _number(value: object) -> float | None:
         return None
     if isinstance(value, float | int):
         return float(value)
-    if value in _MERGED_TRUTH:
-        return _MERGED_TRUTH[value]
+    if isinstance(value, str) and value in _NUMBERS:
+        return _NUMBERS[value]
     raise TypeError
 
 

@@ -30,14 +30,19 @@ What is run again is no further call of its module: the next call has the number
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from itertools import chain, filterfalse, pairwise
-from typing import Final, TypeGuard
+from typing import Any, Final, TypeGuard
 
-from msgspec import Struct, field
+from msgspec import DecodeError, Struct, field
+from msgspec.json import Decoder
 from msgspec.structs import replace
 
 from firstdrift.dumps.execution_order import after_children, children_of
-from firstdrift.model.names import NameParts, enclosing_paths, holds_gradients, with_direction
+from firstdrift.dumps.storage.json_file import JsonFile
+from firstdrift.groups import known, positions
+from firstdrift.model.names import NameParts, enclosing_paths, holds_gradients, parse_name, with_direction
+from firstdrift.model.slice import RECORDED_ORDER, OrderOrigin, OrderSource
 from firstdrift.wording.message import Message
 
 Stacks = Mapping[str, tuple[str, ...]]
@@ -48,9 +53,12 @@ WHOLE_MODEL: Final = "__root__"
 _MICRO_STEP_COUNT: Final = "megatron_micro_step_number"
 _LAST_MICRO_STEP: Final = 2**31 - 1
 
+_ALIKE: Final = 2
+"""Trees that are remembered: slices of a dump have mostly one, and another dump may have another."""
 
-class Construct(Struct, frozen=True):
-    """What construct.json says.
+
+class Construct(Struct, frozen=True, eq=False):
+    """What construct.json says; each is equal to itself alone.
 
     Attributes:
         parents: parent of each node, in the order in which the nodes began; None at the top.
@@ -61,6 +69,21 @@ class Construct(Struct, frozen=True):
     parents: dict[str, str | None] = field(default_factory=dict)
     micro_steps: dict[str, int] = field(default_factory=dict)
     problems: tuple[Message, ...] = ()
+
+
+@lru_cache(maxsize=_ALIKE)
+def _strict_construct(content: bytes) -> Construct | None:
+    try:
+        recorded = Decoder(dict[str, Any]).decode(content)
+    except (DecodeError, UnicodeDecodeError):
+        return None
+    return parse_construct(recorded) if content.count(b'":') == len(recorded) else None
+
+
+def quick_construct(content: bytearray) -> JsonFile | None:
+    """Read the contents of construct.json, once those that are the same; None if they are odd JSON."""
+    construct = _strict_construct(bytes(content))
+    return None if construct is None else JsonFile(construct, ())
 
 
 def parse_construct(recorded: object) -> Construct:
@@ -341,3 +364,66 @@ def _numbers(names: Mapping[str, NameParts], recomputed: Collection[str]) -> dic
         for path, both in runs.items()
         if both[1]
     }
+
+
+class Tree(Struct, frozen=True):
+    """Where and when the nodes of a slice ran.
+
+    Attributes:
+        names: each taken apart.
+        parents: the parent of each node; None at the top.
+        order: the nodes, as they finished.
+        micro_steps: that of each node; empty where there is one alone.
+        circles: what was wrong with the parents.
+        origin: how the order is known.
+    """
+
+    names: Mapping[str, NameParts]
+    parents: Mapping[str, str | None]
+    order: Sequence[str]
+    micro_steps: Mapping[str, int]
+    circles: tuple[Message, ...]
+    origin: OrderOrigin
+
+
+def tree_of(
+    construct: Construct,
+    recorded: Sequence[str],
+    recomputed: frozenset[str],
+    read_stacks: Callable[[], Stacks],
+) -> Tree:
+    """Put the nodes of construct.json and of dump.json, `recorded` in its order, into a tree."""
+    known_parents = known(construct.parents.values())
+    names = {name: parse_name(name) for name in chain(construct.parents, recorded, known_parents)}
+    parents, circles = repair_parents(names, construct, recorded, read_stacks, recomputed)
+    at = positions(recorded)
+    last = last_positions(parents, at)
+    order = finish_order(parents, last)
+    steps = micro_steps(order, parents, names, construct.micro_steps)
+    origin = _order_origin(names, at, last)
+    return Tree(without_recomputed(names, recomputed), parents, order, steps, circles, origin)
+
+
+@lru_cache(maxsize=_ALIKE)
+def tree_without_stacks(
+    construct: Construct, recorded: tuple[str, ...], recomputed: frozenset[str]
+) -> Tree | None:
+    """Do the same, once for slices that are alike; None where call stacks have to tell."""
+    asked: list[Stacks] = []
+
+    def no_stacks() -> Stacks:
+        asked.append({})
+        return {}
+
+    tree = tree_of(construct, recorded, recomputed, no_stacks)
+    return None if asked else tree
+
+
+def _order_origin(
+    names: Mapping[str, NameParts], positions: Mapping[str, int], last: Mapping[str, int]
+) -> OrderOrigin:
+    if not positions:
+        return OrderOrigin(OrderSource.DERIVED, Message.of("dumps.order.from_beginnings"))
+    if any(last[name] != at and names[name].direction == "forward" for name, at in positions.items()):
+        return OrderOrigin(OrderSource.RECORDED, Message.of("dumps.order.recorded_at_beginning"))
+    return RECORDED_ORDER

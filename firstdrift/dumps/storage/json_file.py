@@ -7,16 +7,16 @@ kept as the six characters of its escape, so that every string can be shown and 
 import json
 import re
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from itertools import count
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from msgspec import Struct
 
 from firstdrift.dumps.storage.folders import file_unreadable
 from firstdrift.errors import DumpUnreadableError
-from firstdrift.files import TooLargeError, read_regular
+from firstdrift.files import TooLargeError, read_editable
 from firstdrift.groups import firsts
 from firstdrift.wording.message import Message
 
@@ -32,6 +32,8 @@ MOST_VALUES: Final = 16_000_000
 
 While they are made, the process does nothing else: its heartbeats stay away for some seconds.
 """
+
+_PLACES: Final = tuple(map(str, range(64)))
 
 _DUMP_LESS: Final = Message.of("dumps.json.dump_less")
 
@@ -53,19 +55,23 @@ class JsonFile(Struct, frozen=True):
     repeated_keys: tuple[str, ...]
 
 
-def read_json(file: Path) -> JsonFile:
-    """Read a JSON file.
+Quick: TypeAlias = Callable[[bytearray], JsonFile | None]
+"""Reads what it can read in another way; leaves what it cannot as it was, and gives None."""
+
+
+def read_json(file: Path, quick: Quick = lambda _: None) -> JsonFile:
+    """Read a JSON file, as `parse_json` does if there is no way that is quick.
 
     Raises:
         DumpUnreadableError: it cannot be read, is not complete JSON, is nested too deeply, or holds too much.
     """
-    text = _read_text(file)
-    if len(text) > MOST_VALUES and sum(map(text.count, ",[{")) > MOST_VALUES:
+    content = _read(file)
+    if len(content) > MOST_VALUES and sum(map(content.count, b",[{")) > MOST_VALUES:
         raise DumpUnreadableError(
             Message.of("dumps.json.too_many_values", most=MOST_VALUES), path=file, hint=_DUMP_LESS
         )
     try:
-        return parse_json(text)
+        return quick(content) or parse_json(_text(file, content))
     except json.JSONDecodeError as error:
         raise DumpUnreadableError(
             Message.of("dumps.json.incomplete", error=str(error)),
@@ -78,14 +84,14 @@ def read_json(file: Path) -> JsonFile:
         raise DumpUnreadableError(Message.of("dumps.json.number_too_long"), path=file) from error
 
 
-def read_json_if_present(file: Path) -> JsonFile | None:
+def read_json_if_present(file: Path, quick: Quick = lambda _: None) -> JsonFile | None:
     """Read a JSON file that may be missing: None if it is.
 
     Raises:
         DumpUnreadableError: it is there, and `read_json` cannot read it.
     """
     try:
-        return read_json(file)
+        return read_json(file, quick)
     except DumpUnreadableError as error:
         if isinstance(error.__cause__, FileNotFoundError):
             return None
@@ -94,7 +100,10 @@ def read_json_if_present(file: Path) -> JsonFile | None:
 
 def items_of(values: list[Any] | dict[str, Any]) -> Iterable[tuple[str, Any]]:
     """Return the values of a list or an object by their places or keys."""
-    return values.items() if isinstance(values, dict) else zip(map(str, count()), values, strict=False)
+    if isinstance(values, dict):
+        return values.items()
+    places = _PLACES if len(values) <= len(_PLACES) else map(str, count())
+    return zip(places, values, strict=False)
 
 
 def parse_json(text: str) -> JsonFile:
@@ -117,13 +126,18 @@ def parse_json(text: str) -> JsonFile:
     return JsonFile(json.loads(text, object_pairs_hook=as_object), tuple(repeated))
 
 
-def _read_text(file: Path) -> str:
+def _read(file: Path) -> bytearray:
     try:
-        return read_regular(file, most=LARGEST_FILE).decode("utf-8-sig")
+        return read_editable(file, most=LARGEST_FILE)
     except TooLargeError as error:
         raise DumpUnreadableError(error.message, path=file, hint=_DUMP_LESS) from error
     except OSError as error:
         raise file_unreadable(file, error) from error
+
+
+def _text(file: Path, content: bytearray) -> str:
+    try:
+        return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         no_text = Message.of("dumps.json.not_utf8", error=error.reason, byte=error.start)
         raise DumpUnreadableError(no_text, path=file) from error

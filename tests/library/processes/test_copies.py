@@ -14,7 +14,7 @@ import psutil
 import pytest
 from msgspec import Struct
 
-from firstdrift.processes.copies import allow_copies, share_work
+from firstdrift.processes.copies import allow_copies, share_in_rounds, share_work
 from firstdrift.wording.message import Message
 
 
@@ -53,6 +53,14 @@ def test_what_is_found_comes_back_in_order_from_all_processes(count: int) -> Non
     assert told == sorted(told)
     assert told[-1:] == [count][: bool(count)]
     assert all(one.process == here for one in found[::3])
+
+
+@pytest.mark.parametrize("count", [0, 1, 3, 7])
+def test_rounds_give_the_same_and_begin_no_more_than_there_are_processes(count: int) -> None:
+    found = share_in_rounds(do, Done, count)
+    assert [one.at for one in found] == list(range(count))
+    first = next(share_in_rounds(do, Done, 7))
+    assert (first.at, first.process) == (0, os.getpid())
 
 
 def test_nothing_is_shared_unless_it_is_allowed() -> None:
