@@ -164,9 +164,12 @@ def compare(ctx: click.Context, /, golden: Path, target: Path, **chosen: Any) ->
     the dumps are those of different models.
     """
     import gc
+    import os
 
     # Millions of small records and no cycles among them: looking for some takes a fifth of the time.
     gc.disable()
+    # numpy's threads would wait for work, and keep the processor from the processes that share it.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     from firstdrift.comparison.compare import compare_dumps
     from firstdrift.comparison.exit_status import exit_status
     from firstdrift.processes.copies import allow_copies

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from firstdrift.comparison.clock import Clock
 from firstdrift.comparison.in_memory import Contents, DumpReader, InMemory
@@ -90,16 +91,22 @@ class FromDumps(InMemory):
             done = min(batches * _BATCH, total)
             self._progress(Progress("measuring", position, slices, done, total))
 
+        sizes = [pair.data_bytes for pair in plan.pairs]
+        largest_first = sorted(range(total), key=sizes.__getitem__, reverse=True)
+        count = ceil(total / _BATCH)
+
         def measure_batch(at: int) -> list[Measurement]:
-            return measure_pairs(plan, at * _BATCH, (at + 1) * _BATCH)
+            dealt = tuple(plan.pairs[place] for place in largest_first[at::count])
+            return measure_pairs(replace(plan, pairs=dealt), 0, len(dealt))
 
         tell(0)
-        count = ceil(total / _BATCH)
-        if _prepare(plan, slices_to_go=slices - position):
+        if _prepare(sizes, slices_to_go=slices - position):
             batches = share_work(measure_batch, list[Measurement], count, tell)
         else:
             batches = list(map(measure_batch, range(count)))
-        return list(chain.from_iterable(batches))
+        places = chain.from_iterable(largest_first[at::count] for at in range(count))
+        measured = dict(zip(places, chain.from_iterable(batches), strict=True))
+        return [measured[place] for place in range(total)]
 
     @property
     def has_hooks(self) -> bool:
@@ -162,14 +169,14 @@ def _json_bytes(folder: Path) -> int:
     return 0
 
 
-def _prepare(plan: SlicePlan, slices_to_go: int) -> bool:
-    """Get ready to measure slices of the size of this one; tell whether several processes are worth it.
+def _prepare(sizes: Sequence[int], slices_to_go: int) -> bool:
+    """Get ready to measure slices of pairs of these sizes; tell whether several processes are worth it.
 
     Where no values are read, nothing is imported.
     """
-    sizes = list(filter(None, (pair.data_bytes for pair in plan.pairs)))
-    if sizes:
+    total = sum(sizes)
+    if total:
         from firstdrift.metrics.elementwise.measure import prepare_engine
 
-        prepare_engine(sum(sizes) * slices_to_go)
-    return len(sizes) >= _WORTH_SHARING or sum(sizes) >= _BYTES_WORTH_SHARING
+        prepare_engine(total * slices_to_go)
+    return sum(map(bool, sizes)) >= _WORTH_SHARING or total >= _BYTES_WORTH_SHARING
