@@ -79,7 +79,7 @@ def test_a_database_that_goes_away_meanwhile_is_said_to_have_gone_and_what_to_tr
 
     def lose_the_rows() -> None:
         with closing(sqlite3.connect(data / "firstdrift.db")) as other:
-            other.execute("DROP TABLE IF EXISTS rows")
+            other.execute("DROP TABLE IF EXISTS row_blocks")
 
     after_the_head(monkeypatch, lose_the_rows)
     text = read(client, language)
