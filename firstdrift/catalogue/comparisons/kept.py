@@ -111,11 +111,13 @@ def kept_pairs(
 ) -> Iterator[KeptPair]:
     """Put together what is kept of the pairs of tensors of a slice pair."""
     rows = row_of_match(result)
-    golden, target = map(_records, slices)
+    golden, target = map(_Places, slices)
     for pair, judged, place in zip(result.plan.pairs, result.judgement.pairs, measured, strict=True):
-        left, golden_order, golden_position = golden[pair.golden_node, pair.golden.label]
-        right, target_order, target_position = target[pair.target_node, pair.target.label]
-        is_plain = pair.golden is left and pair.target is right and not _is_more(pair)
+        of_golden = golden.own(pair.golden_node, pair.golden)
+        of_target = target.own(pair.target_node, pair.target)
+        is_whole = of_golden is None or of_target is None or _is_more(pair)
+        golden_order, golden_position = of_golden or golden.named(pair.golden_node, pair.golden)
+        target_order, target_position = of_target or target.named(pair.target_node, pair.target)
         yield KeptPair(
             rows[pair.match],
             pair.match,
@@ -123,7 +125,7 @@ def kept_pairs(
             golden_position,
             target_order,
             target_position,
-            None if is_plain else pair,
+            pair if is_whole else None,
             pair.transform,
             pair.incomparable,
             judged,
@@ -131,17 +133,31 @@ def kept_pairs(
         )
 
 
-def _records(read: Slice) -> dict[tuple[str, str], tuple[TensorRecord, int, int]]:
-    """Give each tensor with where it is: order of its node, and place in the node."""
-    return {
-        (node.name, record.label): (record, node.order, position)
-        for node in read.nodes
-        for position, record in enumerate(node.tensors)
-    }
+class _Places:
+    """Where the tensors of a slice are: order of the node, and place in the node."""
+
+    def __init__(self, read: Slice) -> None:
+        self._nodes = {node.name: node for node in read.nodes}
+        self._own = {
+            (node.name, id(record)): (node.order, position)
+            for node in read.nodes
+            for position, record in enumerate(node.tensors)
+            if record.shards is None
+        }
+
+    def own(self, node: str, record: TensorRecord) -> tuple[int, int] | None:
+        """Return where a tensor is; None if it is none of the node's, or what several ranks hold."""
+        return self._own.get((node, id(record)))
+
+    def named(self, node: str, record: TensorRecord) -> tuple[int, int]:
+        """Return where the tensor of a node is that is called as one that was made of it and others."""
+        found = self._nodes[node]
+        labels = [known.label for known in found.tensors]
+        return found.order, labels.index(record.label)
 
 
 def _is_more(pair: TensorPair) -> bool:
-    return bool(pair.is_joined or pair.by_statistics or pair.tokens)
+    return bool(pair.joining or pair.by_statistics or pair.tokens)
 
 
 def row_blocks(rows: Sequence[KeptRow]) -> dict[str, list[Any]]:
