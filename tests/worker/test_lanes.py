@@ -10,11 +10,11 @@ from typing import Any
 
 import psutil
 import pytest
-from catalogue_reading import all_pairs, all_rows
 from databases import new_postgresql_database
 from sqlalchemy import Engine
 from working import ask_to_compare, compare_with_worker, wait_for_comparison, wait_until, worker
 
+from firstdrift.catalogue.comparisons import tree
 from firstdrift.catalogue.comparisons.records import Comparison, cancel_comparison
 from firstdrift.catalogue.comparisons.slice_pairs import slice_pairs_of
 from firstdrift.catalogue.engine import open_engine, reading, writing
@@ -48,7 +48,7 @@ def kept(url: str, comparison: Comparison) -> list[Any]:
         found: list[Any] = [comparison.findings, comparison.counts, comparison.golden, comparison.target]
         for pair in slice_pairs_of(session, comparison.id):
             found += [pair.verdict, pair.judgement, pair.notes]
-            found += [*all_rows(session, pair.id), *all_pairs(session, pair.id)]
+            found += [*tree.all_rows(session, pair.id), *tree.all_pairs(session, pair.id)]
     engine.dispose()
     return found
 
