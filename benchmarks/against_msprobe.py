@@ -2,8 +2,11 @@
 
     make bench        # or: .venv/bin/python benchmarks/against_msprobe.py --peer .venv-interop/bin/msprobe
 
+    --tensors         also the 1.75 GB of tensors, which take a while to make
+
 Both start from the command line, as a user would have them do. msprobe always writes its CSV; firstdrift
-is timed as it answers in the terminal, and once more with `--csv`. Prints a Markdown table.
+is timed as it answers in the terminal, once more on one core alone, and once more with `--csv`. Prints a
+Markdown table.
 """
 
 import argparse
@@ -53,6 +56,7 @@ def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--peer", type=Path, default=HERE.parent / ".venv-interop" / "bin" / "msprobe")
     parser.add_argument("--runs", type=int, default=5)
+    parser.add_argument("--tensors", action="store_true", help="compare 1.75 GB of tensors, too")
     return parser.parse_args()
 
 
@@ -70,6 +74,14 @@ def statistics_case(peer_python: Path) -> Case:
     folder = DATA / "statistics32"
     subprocess.run([peer_python, HERE / "make_dumps.py", folder], check=True, stdout=subprocess.DEVNULL)
     return Case("32 layers, statistics (about 9,100 rows)", folder / "golden", folder / "target")
+
+
+def large_case(peer_python: Path) -> Case:
+    """Have the real msprobe write 1.75 GB of tensors, where they are not there yet."""
+    folder = DATA / "tensors1750"
+    command = [peer_python, HERE / "make_dumps.py", folder, "--tensors"]
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+    return Case("6 layers, 1.75 GB of tensors (1,593 files a side)", folder / "golden", folder / "target")
 
 
 def wall_seconds(*command: str | Path, into: str) -> float:
@@ -91,8 +103,18 @@ def time_msprobe(peer: Path, case: Case) -> float:
         return wall_seconds(peer, "compare", *sides, "-o", folder, into=folder)
 
 
-def time_firstdrift(case: Case, *, table: bool) -> float:
-    """Time one `firstdrift compare`, with or without a CSV of all pairs."""
+def time_firstdrift(case: Case, *, table: bool = False, one_core: bool = False) -> float:
+    """Time one `firstdrift compare`, with or without a CSV of all pairs, on all cores or one."""
+    cores = os.sched_getaffinity(0)
+    try:
+        os.sched_setaffinity(0, {min(cores)} if one_core else cores)
+        return time_compare(case, table=table)
+    finally:
+        os.sched_setaffinity(0, cores)
+
+
+def time_compare(case: Case, *, table: bool) -> float:
+    """Time one `firstdrift compare` on the cores that this process may use."""
     firstdrift = Path(sys.executable).with_name("firstdrift")
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "pairs.csv"
@@ -102,14 +124,18 @@ def time_firstdrift(case: Case, *, table: bool) -> float:
         return wall_seconds(firstdrift, "compare", case.golden, case.target, *options, into=folder)
 
 
-def time_all(peer: Path, case: Case, runs: int) -> tuple[Timing, Timing, Timing]:
+def time_all(peer: Path, case: Case, runs: int) -> list[Timing]:
     """Run them in turn, so that a busy moment of the machine meets all; the first round warms up."""
     rounds = [
-        (time_msprobe(peer, case), time_firstdrift(case, table=False), time_firstdrift(case, table=True))
+        (
+            time_msprobe(peer, case),
+            time_firstdrift(case),
+            time_firstdrift(case, one_core=True),
+            time_firstdrift(case, table=True),
+        )
         for _ in range(runs + 1)
     ][1:]
-    theirs, answer, with_table = zip(*rounds, strict=True)
-    return Timing(theirs), Timing(answer), Timing(with_table)
+    return list(map(Timing, zip(*rounds, strict=True)))
 
 
 def main() -> None:
@@ -118,12 +144,18 @@ def main() -> None:
     DATA.mkdir(exist_ok=True)
     print(f"{platform.machine()}, {os.cpu_count()} CPUs, Python {platform.python_version()}, ", end="")
     print(f"{options.runs} runs each, wall seconds fastest / median / slowest:\n")
-    print("| dumps | msprobe compare | firstdrift compare | ratio | with --csv | ratio |")
-    print("|---|---|---|---|---|---|")
-    for case in (tensor_case(), statistics_case(options.peer.with_name("python"))):
-        theirs, answer, table = time_all(options.peer, case, options.runs)
+    print("| dumps | msprobe compare | firstdrift compare | ratio | on one core | with --csv | ratio |")
+    print("|---|---|---|---|---|---|---|")
+    cases = [tensor_case(), statistics_case(options.peer.with_name("python"))]
+    if options.tensors:
+        cases.append(large_case(options.peer.with_name("python")))
+    for case in cases:
+        theirs, answer, one_core, table = time_all(options.peer, case, options.runs)
         ratios = [f"{theirs.median / ours.median:.1f}" for ours in (answer, table)]
-        print(f"| {case.title} | {theirs} | {answer} | {ratios[0]} | {table} | {ratios[1]} |", flush=True)
+        print(
+            f"| {case.title} | {theirs} | {answer} | {ratios[0]} | {one_core} | {table} | {ratios[1]} |",
+            flush=True,
+        )
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from itertools import chain
 from math import ceil
 from pathlib import Path
@@ -100,7 +101,8 @@ class FromDumps(InMemory):
             return measure_pairs(replace(plan, pairs=dealt), 0, len(dealt))
 
         tell(0)
-        if _prepare(sizes, slices_to_go=slices - position):
+        compiling = partial(self._progress, Progress("compiling", position, slices))
+        if _prepare(sizes, slices - position, compiling):
             batches = share_work(measure_batch, list[Measurement], count, tell)
         else:
             batches = list(map(measure_batch, range(count)))
@@ -169,7 +171,7 @@ def _json_bytes(folder: Path) -> int:
     return 0
 
 
-def _prepare(sizes: Sequence[int], slices_to_go: int) -> bool:
+def _prepare(sizes: Sequence[int], slices_to_go: int, compiling: Callable[[], None]) -> bool:
     """Get ready to measure slices of pairs of these sizes; tell whether several processes are worth it.
 
     Where no values are read, nothing is imported.
@@ -178,5 +180,5 @@ def _prepare(sizes: Sequence[int], slices_to_go: int) -> bool:
     if total:
         from firstdrift.metrics.elementwise.measure import prepare_engine
 
-        prepare_engine(total * slices_to_go)
+        prepare_engine(total * slices_to_go, compiling)
     return sum(map(bool, sizes)) >= _WORTH_SHARING or total >= _BYTES_WORTH_SHARING

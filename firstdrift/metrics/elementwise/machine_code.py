@@ -1,10 +1,11 @@
 """The compiled kernel as machine code, kept on disk and run without numba.
 
-    kernel.py ─ numba, some seconds, once ─▶ __pycache__/kernel-1f3a….o ─ llvmlite, 4 ms ─▶ a function
+    kernel/ ─ numba, some seconds, once ─▶ __pycache__/kernel-1f3a….x86-64-v4.o ─ llvmlite, 4 ms ─▶ a function
 
-A file holds for one processor, one version of LLVM and one text of the kernel: its name says which. Who
-installs makes it beside Python's own compiled modules, where later runs may not write; who cannot write there
-has one in the cache directory of the user.
+A file holds for one level of processors, one version of LLVM and one text of the kernel: its name says which.
+Of x86 those of all levels are made, so that an image runs well wherever it was built. Who installs makes them
+beside Python's own compiled modules, where later runs may not write; who cannot write there has them in the
+cache directory of the user.
 """
 
 import ctypes
@@ -22,6 +23,12 @@ Function = Callable[[Any, Any, Any], int]
 
 _HERE: Final = Path(__file__).parent
 _SOURCES: Final = ("layout.py", "machine_code.py", "kernel/*.py")
+_LEVELS: Final = {
+    "x86-64-v4": ("avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"),
+    "x86-64-v3": ("avx2", "bmi", "bmi2", "f16c", "fma", "lzcnt", "movbe"),
+}
+"""What processors of a level have that others lack, the best level first."""
+
 _SYMBOL: Final = "firstdrift_measure"
 _DIGEST_SIZE: Final = hashlib.sha256().digest_size
 _KEPT: list[Any] = []
@@ -32,7 +39,7 @@ def load() -> Function | None:
     """Return the kernel as an earlier run has left it; None if none has."""
     if not any(any(folder.glob("kernel-*.o")) for folder in _folders()):
         return None
-    code = next(filter(None, map(_read, _files())), None)
+    code = next(filter(None, (_read(folder / _name(_level())) for folder in _folders())), None)
     return None if code is None else _function(code)
 
 
@@ -40,13 +47,16 @@ def compile_and_keep() -> Function:
     """Compile the kernel, and leave it for later runs where that is allowed."""
     kernel = import_module("firstdrift.metrics.elementwise.kernel.tensors")
     name, text = kernel.compiled()
-    llvm, machine = _llvm()
-    code: bytes = machine.emit_object(llvm.parse_assembly(text.replace(name, _SYMBOL)))
-    for file in _files():
+    code = {
+        level: _machine(level).emit_object(_llvm().parse_assembly(text.replace(name, _SYMBOL)))
+        for level in (_LEVELS if _level() in _LEVELS else (_level(),))
+    }
+    for folder in _folders():
         with suppress(OSError):
-            _write(file, code)
+            for level, made in code.items():
+                _write(folder / _name(level), made)
             break
-    return _function(code)
+    return _function(code[_level()])
 
 
 def _folders() -> Iterator[Path]:
@@ -55,38 +65,37 @@ def _folders() -> Iterator[Path]:
         yield Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "firstdrift"
 
 
-def _files() -> list[Path]:
-    return [folder / f"kernel-{_key()}.o" for folder in _folders()]
-
-
-@cache
-def _key() -> str:
-    llvm, machine = _llvm()
+def _name(level: str) -> str:
     texts = [file.read_bytes() for source in _SOURCES for file in sorted(_HERE.glob(source))]
-    places = llvm.llvm_version_info, machine.triple, llvm.get_host_cpu_name(), _features(llvm)
-    return hashlib.sha256(b"\0".join([*texts, repr(places).encode()])).hexdigest()[:16]
+    made_by = _llvm().llvm_version_info, _llvm().get_process_triple()
+    digest = hashlib.sha256(b"\0".join([*texts, repr(made_by).encode()])).hexdigest()
+    return f"kernel-{digest[:16]}.{level}.o"
 
 
 @cache
-def _llvm() -> tuple[Any, Any]:
-    """Return what binds LLVM, and the machine that it makes code for: this one."""
+def _llvm() -> Any:  # noqa: ANN401 (a module)
     llvm = import_module("llvmlite.binding")
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
-    return llvm, llvm.Target.from_default_triple().create_target_machine(
-        cpu=llvm.get_host_cpu_name(), features=_features(llvm), opt=3, codemodel="jitdefault", jit=True
-    )
+    return llvm
 
 
-def _features(llvm: Any) -> str:  # noqa: ANN401 (a module)
-    flat: str = llvm.get_host_cpu_features().flatten()
-    return flat
+def _level() -> str:
+    """Return the level of this processor, or its name where there are no levels."""
+    has = _llvm().get_host_cpu_features()
+    levels = (level for level, needs in _LEVELS.items() if all(map(has.get, needs)))
+    return next(levels, str(_llvm().get_host_cpu_name()))
+
+
+def _machine(level: str) -> Any:  # noqa: ANN401 (a machine that LLVM makes code for)
+    features = "" if level in _LEVELS else _llvm().get_host_cpu_features().flatten()
+    target = _llvm().Target.from_default_triple()
+    return target.create_target_machine(cpu=level, features=features, opt=3, codemodel="jitdefault", jit=True)
 
 
 def _function(code: bytes) -> Function:
-    llvm, machine = _llvm()
-    engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), machine)
-    engine.add_object_file(llvm.ObjectFileRef.from_data(code))
+    engine = _llvm().create_mcjit_compiler(_llvm().parse_assembly(""), _machine(_level()))
+    engine.add_object_file(_llvm().ObjectFileRef.from_data(code))
     engine.finalize_object()
     _KEPT.append(engine)
     arguments = [ctypes.c_void_p] * 3

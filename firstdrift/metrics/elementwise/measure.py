@@ -39,7 +39,7 @@ ten, or lower by less than a millionth.
 import importlib
 import logging
 import math
-from functools import cache
+from collections.abc import Callable
 from typing import Literal, Protocol, TypeAlias, cast
 
 import numpy as np
@@ -84,13 +84,15 @@ class Elements(Struct, frozen=True):
     roundoff: float
 
 
-def prepare_engine(total_bytes: int) -> None:
+def prepare_engine(total_bytes: int, compiling: Callable[[], None] = lambda: None) -> None:
     """Get ready to measure so many bytes: load the compiled engine, if it was compiled before.
 
-    Below 4 GiB numpy has finished before it is compiled, which happens once per machine. Where it cannot be,
-    numpy does the work.
+    Below 4 GiB numpy has finished before it is compiled, which happens once per machine, takes seconds, and
+    is told before. Where it cannot be, numpy does the work.
     """
-    _load(compile_it=total_bytes >= _WORTH_COMPILING)
+    if _load() is None and total_bytes >= _WORTH_COMPILING:
+        compiling()
+        _load(compile_it=True)
 
 
 def measure_elements(
@@ -159,9 +161,22 @@ def summarise(array: Array) -> SideSummary:
     return _summary(sums, array.size, unit)
 
 
-@cache
+class _Process:
+    """The compiled engine of this process, once somebody has looked for it."""
+
+    engine: _Engine | None = None
+    has_looked = False
+
+
 def _load(*, compile_it: bool = False) -> _Engine | None:
     """Return the compiled engine; None where it was not compiled, or is not to be had at all."""
+    if _Process.engine is None and (compile_it or not _Process.has_looked):
+        _Process.has_looked = True
+        _Process.engine = _found(compile_it=compile_it)
+    return _Process.engine
+
+
+def _found(*, compile_it: bool) -> _Engine | None:
     try:
         module = importlib.import_module("firstdrift.metrics.elementwise.compiled")
         return cast("_Engine", module) if module.load(compile_it=compile_it) else None

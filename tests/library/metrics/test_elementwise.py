@@ -375,9 +375,7 @@ def test_a_small_comparison_does_not_pay_for_numba_or_torch() -> None:
 
 
 def test_what_was_compiled_before_is_used_without_numba() -> None:
-    run(
-        "elementwise.prepare_engine(1); assert elementwise._load(); measure(); assert 'numba' not in sys.modules"
-    )
+    run("elementwise.prepare_engine(1); measure()\nassert elementwise._load() and 'numba' not in sys.modules")
 
 
 def test_the_kernel_is_compiled_for_very_much_data_only() -> None:
@@ -387,6 +385,18 @@ def test_the_kernel_is_compiled_for_very_much_data_only() -> None:
         "machine_code.compile_and_keep = sys.exit\n"
         "elementwise.prepare_engine(1 << 30)\n"
         "assert measure().size == 1 << 19 and 'numba' not in sys.modules"
+    )
+
+
+def test_what_is_compiled_on_the_way_is_told_before_and_used() -> None:
+    run(
+        "from firstdrift.metrics.elementwise import compiled, machine_code\n"
+        "kept = machine_code.load()\n"
+        "machine_code.load = lambda: None\n"
+        "machine_code.compile_and_keep = lambda: kept\n"
+        "told = []\n"
+        "elementwise.prepare_engine(1 << 40, lambda: told.append(compiled._Process.kernel))\n"
+        "assert told == [None] and elementwise._engine('auto', np.zeros(1)) is compiled"
     )
 
 

@@ -16,10 +16,11 @@ COMPILE = [sys.executable, "-m", "firstdrift.metrics.elementwise.compiled"]
 def kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     """Return the one folder in which machine code is kept, with the code of this machine in it."""
     subprocess.run(COMPILE, check=True, timeout=120)
-    file = next(filter(Path.is_file, machine_code._files()))
-    (tmp_path / file.name).write_bytes(file.read_bytes())
+    name = machine_code._name(machine_code._level())
+    file = next(folder / name for folder in machine_code._folders() if (folder / name).is_file())
+    (tmp_path / name).write_bytes(file.read_bytes())
     monkeypatch.setattr(machine_code, "_folders", lambda: iter([tmp_path]))
-    return tmp_path / file.name
+    return tmp_path / name
 
 
 def test_what_was_kept_is_loaded(kept: Path) -> None:
@@ -34,8 +35,18 @@ def test_a_damaged_file_is_as_good_as_none(kept: Path, damage: bytes | None) -> 
 
 
 def test_code_for_another_processor_or_kernel_is_not_loaded(kept: Path) -> None:
-    kept.rename(kept.with_name("kernel-0000000000000000.o"))
+    kept.rename(kept.with_name("kernel-0000000000000000.x86-64-v3.o"))
     assert machine_code.load() is None
+
+
+def test_code_is_made_for_every_level_of_a_processor_that_has_levels(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(machine_code, "_folders", lambda: iter([tmp_path]))
+    machine_code.compile_and_keep()
+    own = machine_code._level()
+    levels = set(machine_code._LEVELS) if own in machine_code._LEVELS else {own}
+    assert {file.name for file in tmp_path.iterdir()} == set(map(machine_code._name, levels))
 
 
 def test_where_the_package_may_not_be_written_a_user_has_a_cache(
@@ -45,7 +56,7 @@ def test_where_the_package_may_not_be_written_a_user_has_a_cache(
     read_only.touch()
     monkeypatch.setattr(machine_code, "_folders", lambda: iter([read_only, tmp_path / "cache"]))
     assert machine_code.compile_and_keep() is not None
-    assert [file.suffix for file in (tmp_path / "cache").iterdir()] == [".o"]
+    assert {file.suffix for file in (tmp_path / "cache").iterdir()} == {".o"}
     assert machine_code.load() is not None
 
 
