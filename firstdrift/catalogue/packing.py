@@ -270,6 +270,8 @@ def _array(kind: Any, column: Column, number: int, inner: str = "") -> Array:  #
         array = places[np.frombuffer(column.content, np.uint8)]
     else:
         array = _numbers(column)
+    if len(array) == number:
+        return array
     whole = np.full(number, np.nan if array.dtype.kind == "f" else -1, array.dtype)
     whole[there] = array
     return whole
