@@ -22,10 +22,8 @@ from enum import StrEnum
 from functools import cache
 from itertools import chain, compress, count, islice
 from types import NoneType
-from typing import Any, TypeAlias, TypeVar, get_args, get_origin
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, get_args, get_origin
 
-import numpy as np
-import numpy.typing as npt
 from msgspec import Struct
 from msgspec.msgpack import Decoder, Encoder
 from msgspec.structs import astuple, fields
@@ -33,9 +31,12 @@ from msgspec.structs import astuple, fields
 from firstdrift.catalogue.codec import from_text, to_text
 from firstdrift.wording.message import Message
 
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
 Made = TypeVar("Made", bound=Struct)
 Values: TypeAlias = tuple[Any, ...]
-Array: TypeAlias = npt.NDArray[Any]
+Array: TypeAlias = "npt.NDArray[Any]"
 _Give: TypeAlias = Callable[[Any, "Column", int, str], Any]
 
 _QUICKLY = 1
@@ -126,7 +127,7 @@ def _form(kind: Any) -> str:  # noqa: ANN401
     return "words" if isinstance(kind, type) and issubclass(kind, StrEnum) else "others"
 
 
-_NUMBERS: dict[Any, type[np.generic]] = {float: np.float64, int: np.int64, bool: np.int64}
+_NUMBERS: Mapping[Any, str] = {float: "f8", int: "i8", bool: "i8"}
 
 
 def _is_record(kind: Any) -> bool:  # noqa: ANN401
@@ -146,6 +147,8 @@ def _column(kind: Any, values: Values) -> Column:  # noqa: ANN401
         return _NOTHING
     if not absent:
         return _PACKS[_form(plain)](plain, values)
+    import numpy as np
+
     there = [value is not None for value in values]
     column = _PACKS[_form(plain)](plain, tuple(compress(values, there)))
     column.there = np.packbits(there).tobytes()
@@ -153,6 +156,8 @@ def _column(kind: Any, values: Values) -> Column:  # noqa: ANN401
 
 
 def _pack_numbers(kind: Any, values: Values) -> Column:  # noqa: ANN401
+    import numpy as np
+
     try:
         array = np.array(values, _NUMBERS[kind])
     except OverflowError:
@@ -169,7 +174,7 @@ _INTEGERS = ("i1", "i2", "i4", "i8")
 
 
 def _by_weight(array: Array) -> bytes:
-    return array.view(np.uint8).reshape(len(array), array.itemsize).T.tobytes()
+    return array.view("u1").reshape(len(array), array.itemsize).T.tobytes()
 
 
 def _pack_words(_kind: Any, values: Values) -> Column:  # noqa: ANN401
@@ -254,10 +259,12 @@ def _present(kind: Any, column: Column, number: int, inner: str) -> list[Any]:  
         case "msgpack" | "json":
             return _others(kind, column)
     values = _numbers(column)
-    return list((values.astype(np.bool_) if kind is bool else values).tolist())
+    return list((values.astype("?") if kind is bool else values).tolist())
 
 
 def _array(kind: Any, column: Column, number: int, inner: str = "") -> Array:  # noqa: ANN401
+    import numpy as np
+
     plain = _without_none(kind)
     there = _flags(column, number)
     array: Array
@@ -270,6 +277,8 @@ def _array(kind: Any, column: Column, number: int, inner: str = "") -> Array:  #
         array = places[np.frombuffer(column.content, np.uint8)]
     else:
         array = _numbers(column)
+    if len(array) == number:
+        return array
     whole = np.full(number, np.nan if array.dtype.kind == "f" else -1, array.dtype)
     whole[there] = array
     return whole
@@ -280,16 +289,20 @@ def _leaf(kind: Any, path: str) -> Any:  # noqa: ANN401
     return _leaf(_without_none(_types(kind)[name]), inner) if name else kind
 
 
-def _flags(column: Column, number: int) -> npt.NDArray[np.bool_]:
+def _flags(column: Column, number: int) -> Array:
     """Say which records have a value."""
+    import numpy as np
+
     if column.form == _NOTHING.form:
-        return np.zeros(number, np.bool_)
+        return np.zeros(number, bool)
     if not column.there:
-        return np.ones(number, np.bool_)
-    return np.unpackbits(np.frombuffer(column.there, np.uint8), count=number).view(np.bool_)
+        return np.ones(number, bool)
+    return np.unpackbits(np.frombuffer(column.there, np.uint8), count=number).view("?")
 
 
 def _numbers(column: Column) -> Array:
+    import numpy as np
+
     dtype = np.dtype(column.form)
     planes = np.frombuffer(column.content, np.uint8).reshape(dtype.itemsize, -1)
     array = np.ascontiguousarray(planes.T).view(dtype).ravel()

@@ -11,7 +11,7 @@ from msgspec import Struct
 from sqlalchemy.orm import Session
 
 from firstdrift.catalogue.comparisons.overview import load_overview, overviews_of
-from firstdrift.catalogue.comparisons.tree import row_fields, rows_at
+from firstdrift.catalogue.comparisons.tree import row_fields, row_fields_at
 
 
 class LayerErrors(Struct, frozen=True):
@@ -108,8 +108,8 @@ def has_points(session: Session, slice_pair: int) -> bool:
 
 def names_of_rows(session: Session, slice_pair: int, rows: Collection[int]) -> dict[int, str]:
     """Give the names of rows: of the target node, where there is none of the golden node."""
-    found = (row.tree for row in rows_at(session, slice_pair, rows))
-    return {tree.index: next(iter(tree.target or tree.golden), "") for tree in found}
+    found = row_fields_at(session, slice_pair, frozenset(rows), "tree.target", "tree.golden")
+    return {index: next(iter(target or golden), "") for index, target, golden in found}
 
 
 def most_amplified(session: Session, slice_pair: int, limit: int) -> list[AmplifiedNode]:
@@ -131,5 +131,4 @@ def most_amplified(session: Session, slice_pair: int, limit: int) -> list[Amplif
 
 def _columns(session: Session, slice_pair: int, *names: str) -> list[list[Any]]:
     """Read fields of all rows: a list for each."""
-    found = list(row_fields(session, slice_pair, *names))
-    return [list(column) for column in zip(*found, strict=True)] or [[] for _ in names]
+    return list(map(list, zip(*row_fields(session, slice_pair, *names), strict=True))) or [[] for _ in names]

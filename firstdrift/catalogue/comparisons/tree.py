@@ -7,7 +7,7 @@ in the plan. For a window few blocks are read, whatever the size of the tree.
 import math
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from heapq import nsmallest
-from itertools import chain
+from itertools import chain, count
 from typing import Any
 
 from msgspec import Struct
@@ -64,6 +64,15 @@ def row_fields(session: Session, slice_pair: int, *names: str) -> Iterator[tuple
     """Give some fields of all rows ("judgement.verdict") in the order of the tree."""
     for _, content in contents(session, _ROWS, slice_pair):
         yield from zip(*unpack_fields(KeptRow, content, names), strict=True)
+
+
+def row_fields_at(
+    session: Session, slice_pair: int, indexes: Collection[int], *names: str
+) -> Iterator[tuple[Any, ...]]:
+    """Give the index and some fields of rows, in the order of the tree."""
+    for first, content in contents_at(session, _ROWS, slice_pair, indexes):
+        found = zip(count(first), *unpack_fields(KeptRow, content, names), strict=False)
+        yield from (row for row in found if row[0] in indexes)
 
 
 def _reader(session: Session, slice_pair: int) -> Reader[KeptRow]:

@@ -1,13 +1,13 @@
 """The nodes of indexed slices, with their tensors: some hundreds in a block."""
 
-from collections.abc import Callable, Collection, Iterable, Iterator
+import struct
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from itertools import chain
 from operator import attrgetter
 from typing import Any, TypeAlias
 from zlib import crc32
 
-import numpy as np
 from msgspec.structs import replace
 from sqlalchemy import select
 from sqlalchemy.orm import Session
@@ -36,7 +36,7 @@ def add_blocks(
     records = [[*chain.from_iterable(node.tensors for node in block)] for block in blocks]
     columns: dict[str, list[Any]] = {
         "first": [block[0].order for block in blocks],
-        "names": [_checks(node.name for node in block).tobytes() for block in blocks],
+        "names": [_pack_checks([_check(node.name) for node in block]) for block in blocks],
         "dtypes": [tuple(dict.fromkeys(record.dtype for record in here)) for here in records],
         "problems": [len(known(record.problem for record in here)) for here in records],
         "content": [pack(Node, block) for block in blocks],
@@ -53,8 +53,16 @@ def _kept(node: Node) -> Node:
     return replace(node, tensors=tuple(replace(record, shards=None) for record in node.tensors))
 
 
-def _checks(names: Iterable[str]) -> np.ndarray[tuple[int], np.dtype[np.uint32]]:
-    return np.array([crc32(name.encode(errors="surrogatepass")) for name in names], "<u4")
+def _check(name: str) -> int:
+    return crc32(name.encode(errors="surrogatepass"))
+
+
+def _pack_checks(checks: Sequence[int]) -> bytes:
+    return struct.pack(f"<{len(checks)}I", *checks)
+
+
+def _checks(packed: bytes) -> tuple[int, ...]:
+    return struct.unpack(f"<{len(packed) // 4}I", packed)
 
 
 def all_nodes(session: Session, slice_id: int) -> Iterator[Node]:
@@ -91,10 +99,10 @@ def _opened(_first: int, content: bytes) -> dict[int, Node]:
 
 def nodes_named(session: Session, slice_id: int, names: Collection[str]) -> dict[str, Node]:
     """Look up nodes of a slice by their names; those that it lacks are left out."""
-    checks = _checks(names)
+    checks = set(map(_check, names))
     columns = _BLOCKS.c
     listed = session.execute(select(columns.first, columns.names).where(columns.slice_id == slice_id))
-    likely = [first for first, known in listed if np.isin(np.frombuffer(known, "<u4"), checks).any()]
+    likely = [first for first, known in listed if not checks.isdisjoint(_checks(known))]
     here = (columns.slice_id == slice_id, columns.first.in_(likely))
     found = session.scalars(select(columns.content).where(*here).order_by(columns.first)) if likely else ()
     nodes = chain.from_iterable(unpack(Node, content) for content in found)
