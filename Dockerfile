@@ -20,6 +20,7 @@ RUN python -m venv /opt/firstdrift \
 COPY . .
 RUN /opt/firstdrift/bin/pip install --no-deps --no-build-isolation . \
  && /opt/firstdrift/bin/python -I -m firstdrift.tables \
+ && /opt/firstdrift/bin/python -I -m firstdrift.metrics.elementwise.compiled \
  && /opt/firstdrift/bin/pip check
 
 FROM ${BASE}

@@ -51,6 +51,7 @@ install: .venv/.installed
 	@$(BIN)/python $(PIP) --no-deps --no-build-isolation -e .
 	@$(BIN)/python -m compileall -q firstdrift server worker frontend
 	@$(BIN)/python -m firstdrift.tables
+	@$(BIN)/python -m firstdrift.metrics.elementwise.compiled
 	@touch $@
 
 .venv/.installed-dev: .venv/.installed

@@ -15,7 +15,7 @@ from firstdrift.catalogue.tables import Entry
 from firstdrift.errors import CatalogueError
 from firstdrift.wording.message import Message
 
-HEAD = "0010"
+HEAD = "0011"
 """The newest step; known here so that a database at it is opened, or made, without loading Alembic."""
 FIRST = "0008"
 """The oldest step that a database can be brought up to date from: that of the first release."""

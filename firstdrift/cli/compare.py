@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from firstdrift.cli.progress import progress_bar
-from firstdrift.cli.reports import require_writable, write_files
+from firstdrift.cli.reports import require_writable, write_files, writes_files
 
 if TYPE_CHECKING:
     from firstdrift.comparison.report import Options, Report
+    from firstdrift.comparison.side_by_side import Crew
+    from firstdrift.comparison.user_hooks import Additions
     from firstdrift.matching.manual.edits import MatchSetFile
 
 
@@ -139,6 +141,12 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
     help="Read and measure with so many processes; as many as there are cores, unless said.",
 )
 @click.option(
+    "--cluster",
+    metavar="ADDRESS",
+    envvar="FIRSTDRIFT_CLUSTER",
+    help="Have a Dask cluster do the work: the address of its scheduler, tcp://host:8786.",
+)
+@click.option(
     "--fail-on",
     type=click.Choice(["warning", "error", "likely", "certain"]),
     default="error",
@@ -156,10 +164,13 @@ def compare(ctx: click.Context, /, golden: Path, target: Path, **chosen: Any) ->
     the dumps are those of different models.
     """
     import gc
+    import os
 
     # Millions of small records and no cycles among them: looking for some takes a fifth of the time.
     gc.disable()
-    from firstdrift.comparison.compare import compare as run
+    # numpy's threads would wait for work, and keep the processor from the processes that share it.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    from firstdrift.comparison.compare import compare_dumps
     from firstdrift.comparison.exit_status import exit_status
     from firstdrift.processes.copies import allow_copies
     from firstdrift.processes.limits import usable_cores
@@ -168,12 +179,24 @@ def compare(ctx: click.Context, /, golden: Path, target: Path, **chosen: Any) ->
     allow_copies((chosen["jobs"] or usable_cores()) - 1)
     options = _options(chosen)
     additions = _additions(chosen["algorithms"], chosen["postprocess_file"])
+    details = bool(chosen["algorithms"]) or writes_files(chosen)
+    crew = _crew(chosen["cluster"])
     with progress_bar() as progress:
-        report = run(golden, target, options, progress, baseline=chosen["baseline"], **additions)
+        report = compare_dumps(
+            (golden, target), options, progress, additions, chosen["baseline"], details=details, crew=crew
+        )
     _kept[:] = [report]
     _print(report, as_json=chosen["as_json"])
     write_files(report, chosen)
     ctx.exit(exit_status(report, chosen["fail_on"]))
+
+
+def _crew(address: str | None) -> "Crew | None":
+    if not address:
+        return None
+    from firstdrift.cluster.lanes import Cluster
+
+    return Cluster(address)
 
 
 def _options(chosen: dict[str, Any]) -> "Options":
@@ -225,15 +248,19 @@ def _said(files: tuple[Path, ...]) -> "MatchSetFile":
     return read_matches(files)
 
 
-def _additions(algorithms: tuple[str, ...], postprocess: Path | None) -> dict[str, Any]:
+def _additions(algorithms: tuple[str, ...], postprocess: Path | None) -> "Additions":
     """Read what is done beside what the options say; nothing is imported for nothing."""
-    found: dict[str, Any] = {}
+    from msgspec.structs import replace
+
+    from firstdrift.comparison.user_hooks import Additions
+
+    found = Additions()
     if algorithms:
         from firstdrift.comparison.algorithms import load_algorithms
 
-        found["algorithms"] = load_algorithms(algorithms)
+        found = replace(found, algorithms=tuple(load_algorithms(algorithms)))
     if postprocess is not None:
         from firstdrift.comparison.postprocess import read_postprocess
 
-        found["postprocess"] = read_postprocess(postprocess)
+        found = replace(found, postprocess=read_postprocess(postprocess))
     return found

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from firstdrift.comparison.compare import Progress
+    from firstdrift.comparison.from_dumps import Progress
 
 
 @contextmanager

@@ -36,13 +36,18 @@ def require_writable(chosen: dict[str, Any]) -> None:
             raise SettingsError(Message.of("cli.report_not_writable"), path=file, hint=hint)
 
 
+def writes_files(chosen: dict[str, Any]) -> bool:
+    """Tell whether any file was asked for."""
+    return any(map(chosen.get, _FILES))
+
+
 def write_files(report: "Report", chosen: dict[str, Any]) -> None:
     """Write the files that were asked for.
 
     Raises:
         SettingsError: one of them cannot be written.
     """
-    if not any(map(chosen.get, _FILES)):
+    if not writes_files(chosen):
         return
     from firstdrift.exports.advisor import write_advice
     from firstdrift.exports.mapping_yaml import data_mapping, layer_mapping, write_mapping

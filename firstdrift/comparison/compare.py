@@ -3,60 +3,40 @@
 open_dump ─▶ plan_slices ─▶ a session over all pairs of slices ─▶ report
 """
 
+import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
-from itertools import chain
-from math import ceil
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from firstdrift.comparison.clock import Clock
 from firstdrift.comparison.editable_report import EditableReport
-from firstdrift.comparison.in_memory import DumpReader, InMemory
+from firstdrift.comparison.from_dumps import FromDumps, Progress
+from firstdrift.comparison.in_memory import DumpReader
 from firstdrift.comparison.report import Options
 from firstdrift.comparison.session import ComparisonSession
-from firstdrift.comparison.stages import (
-    count_unreadable,
-    left_over,
-    measure_pairs,
-    plan_slices,
-    without_noise,
-)
-from firstdrift.comparison.user_hooks import Additions
+from firstdrift.comparison.stages import left_over, plan_slices, without_noise
+from firstdrift.comparison.user_hooks import NOTHING_MORE, Additions
 from firstdrift.dumps.detect import open_dump
-from firstdrift.dumps.storage.folders import files_ending
-from firstdrift.errors import DumpUnreadableError
+from firstdrift.errors import SettingsError
 from firstdrift.groups import firsts, seconds
-from firstdrift.matching.plan import SlicePairing, SlicePlan
-from firstdrift.metrics.measurement import Measurement
-from firstdrift.model.slice import Coordinates, Slice, SliceListing
-from firstdrift.parallel.slices import read_slice
-from firstdrift.processes.copies import share_work
+from firstdrift.matching.plan import SlicePairing
+from firstdrift.model.slice import Coordinates
+from firstdrift.processes.copies import allow_copies, copies_allowed
 from firstdrift.verdict.baseline import Noise, noise_of
 from firstdrift.wording.message import Message
 
 if TYPE_CHECKING:
+    from multiprocessing.connection import Connection
+
     from firstdrift.comparison.algorithms import Algorithm
     from firstdrift.comparison.postprocess import Postprocess
+    from firstdrift.comparison.side_by_side import Crew, Work
 
-_BATCH = 32
-_WORTH_SHARING: Final = 200
-_BYTES_WORTH_SHARING: Final = 64 << 20
-_JSON_WORTH_SHARING: Final = 2 << 20
-"""So many pairs of tensors, or bytes of them, or of JSON, take clearly longer than to start a process."""
-
-
-class Progress(Struct, frozen=True):
-    """How far a comparison has come: `done` of `total` pairs of slices, and of pairs in this slice."""
-
-    stage: str
-    slices_done: int
-    slices_total: int
-    pairs_done: int = 0
-    pairs_total: int = 0
+_FEWEST: Final = 2
+_WORTH_LANES: Final = 0.5
+"""Seconds that slices take one after the other, from which processes for them pay off."""
 
 
 def _silent(_: Progress) -> None:
@@ -89,36 +69,62 @@ def compare(
             listed in the report as problems, unmatched and incomparable.
         SettingsError: the options make no sense, or the baseline has nothing in common with the golden dump.
     """
-    options = options or Options()
-    noise = {} if baseline is None else _noise(golden, baseline, options, progress)
     additions = Additions(tuple(algorithms), postprocess)
-    if algorithms:
-        _require_names(algorithms)
+    return compare_dumps((Path(golden), Path(target)), options or Options(), progress, additions, baseline)
+
+
+def compare_dumps(
+    paths: tuple[Path, Path],
+    options: Options,
+    progress: Callable[[Progress], None] = _silent,
+    additions: Additions = NOTHING_MORE,
+    baseline: Path | str | None = None,
+    *,
+    details: bool = True,
+    crew: "Crew | None" = None,
+) -> EditableReport:
+    """Compare two dumps, as `compare` does; a crew does the work elsewhere.
+
+    Without `details` the report does not keep the rows and pairs of slices, which `frame`, `match` and most
+    files ask for: whoever asks for them gets a LookupError.
+
+    Raises:
+        DumpError: as `compare`; likewise SettingsError.
+    """
+    _require_names(additions.algorithms)
+    noise = {} if baseline is None else _noise(paths[0], baseline, options, progress)
     clock = Clock("index", "match", "measure")
     with clock.measure("index"):
-        readers = DumpReader(open_dump(Path(golden))), DumpReader(open_dump(Path(target)))
+        readers = DumpReader(open_dump(paths[0])), DumpReader(open_dump(paths[1]))
         pairing = _pair(*readers, options)
     if baseline is not None:
         pairing = _with_notes_on_noise(pairing, noise)
-    storage = _FromDumps(readers, pairing, progress, options, additions, noise)
+    storage = FromDumps(readers, pairing, progress, options, additions, noise, details=details)
     session = ComparisonSession(storage, options.rules, options.thresholds, clock=clock)
-    session.run(range(len(pairing.pairs)))
+    if crew is None:
+        _judge_all(session, storage, progress, len(pairing.pairs))
+    else:
+        from firstdrift.comparison.side_by_side import Work
+
+        work = Work(paths, options, pairing.pairs, noise, details)
+        _judge_elsewhere(session, storage, progress, crew, work)
     if session.damaged and not session.judged:
         raise (readers[0].errors + readers[1].errors)[0]
     findings = session.conclude(len(pairing.unmatched_golden))
-    results = storage.slices()
-    progress(Progress("done", len(results), len(results)))
+    outlines = storage.outlined()
+    progress(Progress("done", len(outlines), len(outlines)))
     return EditableReport(
         golden=readers[0].summary(),
         target=readers[1].summary(),
         options=options,
         pairing=left_over(pairing, [pairing.pairs[position] for position in session.damaged]),
-        slices=results,
+        slices=storage.slices(),
+        outlines=outlines,
         findings=findings,
         counts=session.counts(),
         additions=additions,
         seconds=clock.seconds | {"total": clock.elapsed()},
-        unreadable=len(session.damaged) + sum(map(count_unreadable, results)),
+        unreadable=len(session.damaged) + sum(outline.unreadable for outline in outlines),
         noise=noise,
     )
 
@@ -136,85 +142,63 @@ def _pair(golden: DumpReader, target: DumpReader, options: Options) -> SlicePair
     return pairing
 
 
-class _FromDumps(InMemory):
-    """Pairs of slices of which nothing is known: they are read, matched and measured."""
-
-    def __init__(
-        self,
-        readers: tuple[DumpReader, DumpReader],
-        pairing: SlicePairing,
-        progress: Callable[[Progress], None],
-        options: Options,
-        additions: Additions,
-        noise: Mapping[Coordinates, Noise],
-    ) -> None:
-        super().__init__(options, additions, noise)
-        self._readers, self._pairs, self._progress = readers, pairing.pairs, progress
-
-    def read(self, position: int) -> tuple[Slice, Slice] | None:
-        self._progress(Progress("reading", position, len(self._pairs)))
-        _read_at_once(self._readers, self._pairs[position])
-        golden, target = (
-            reader.read(listing) for reader, listing in zip(self._readers, self._pairs[position], strict=True)
-        )
-        return None if golden is None or target is None else (golden, target)
-
-    def measure(self, position: int, plan: SlicePlan) -> list[Measurement]:
-        total, slices = len(plan.pairs), len(self._pairs)
-
-        def tell(batches: int) -> None:
-            done = min(batches * _BATCH, total)
-            self._progress(Progress("measuring", position, slices, done, total))
-
-        def measure_batch(at: int) -> list[Measurement]:
-            return measure_pairs(plan, at * _BATCH, (at + 1) * _BATCH)
-
-        tell(0)
-        count = ceil(total / _BATCH)
-        if _prepare(plan, slices_to_go=slices - position):
-            batches = share_work(measure_batch, list[Measurement], count, tell)
-        else:
-            batches = list(map(measure_batch, range(count)))
-        return list(chain.from_iterable(batches))
-
-
-def _read_at_once(readers: Sequence[DumpReader], listings: Sequence[SliceListing]) -> None:
-    """Let copies of this process read some of what a pair of slices is made of, where that takes long."""
-    waiting = [
-        (reader, part)
-        for reader, listing in zip(readers, listings, strict=True)
-        for part in reader.unread(listing)
-    ]
-    if sum(_json_bytes(part.directory) for _, part in waiting) < _JSON_WORTH_SHARING:
+def _judge_all(
+    session: ComparisonSession, storage: FromDumps, progress: Callable[[Progress], None], slices: int
+) -> None:
+    """Judge all pairs of slices, side by side where that is sooner done: the first one tells."""
+    since = time.monotonic()
+    session.run(range(min(slices, 1)))
+    left = range(1, slices)
+    seconds = (time.monotonic() - since) * len(left)
+    if not copies_allowed() or storage.has_hooks or len(left) < _FEWEST or seconds < _WORTH_LANES:
+        session.run(left)
         return
+    from firstdrift.comparison.side_by_side import SideBySide, serve, started
+    from firstdrift.processes.lanes import CopyLane
 
-    def read(at: int) -> Slice | None:
-        reader, part = waiting[at]
-        with suppress(DumpUnreadableError):  # it is told where it is read
-            return read_slice(reader.dump, part)
-        return None
+    processes = copies_allowed() + 1
+    count = min(processes, len(left))
 
-    slices = share_work(read, Slice | None, len(waiting))
-    for (reader, part), found in zip(waiting, slices, strict=True):
-        if found is not None:
-            reader.keep(part, found)
+    def work(line: "Connection") -> None:
+        allow_copies(processes // count - 1)
+        serve(session, storage, line)
+
+    with started(lambda: CopyLane(work), count) as lanes:
+        SideBySide(session, storage, lanes, _measuring(progress, slices)).run(left)
 
 
-def _json_bytes(folder: Path) -> int:
-    with suppress(OSError):
-        return sum(file.stat().st_size for file in files_ending(folder, ".json"))
-    return 0
+def _judge_elsewhere(
+    session: ComparisonSession,
+    storage: FromDumps,
+    progress: Callable[[Progress], None],
+    crew: "Crew",
+    work: "Work",
+) -> None:
+    """Have all pairs of slices judged by a crew; what it does not do is done here."""
+    from firstdrift.comparison.side_by_side import SideBySide
+
+    if storage.has_hooks:
+        raise SettingsError(Message.of("cluster.no_hooks"), hint=Message.of("cluster.hint.no_cluster"))
+    positions = range(len(work.pairs))
+    with crew.lanes(work) as lanes:
+        SideBySide(session, storage, lanes, _measuring(progress, len(positions))).run(positions)
+
+
+def _measuring(progress: Callable[[Progress], None], slices: int) -> Callable[[int, int, int], None]:
+    return lambda judged, done, total: progress(Progress("measuring", judged, slices, done, total))
 
 
 def _noise(
-    golden: Path | str, baseline: Path | str, options: Options, progress: Callable[[Progress], None]
+    golden: Path, baseline: Path | str, options: Options, progress: Callable[[Progress], None]
 ) -> dict[Coordinates, Noise]:
     """Compare a healthy run with the golden one, and take its errors for noise.
 
     What was said of matching target nodes does not hold for its nodes.
     """
     matching = replace(options.matching, mappings=(), edits=(), token_offset=0, target_layout=None)
-    report = compare(golden, baseline, Options(matching=matching, level=options.level), progress)
+    report = compare_dumps(
+        (golden, Path(baseline)), Options(matching=matching, level=options.level), progress
+    )
     return {
         result.plan.golden.coordinates: noise_of(result.rows, result.judgement.rows)
         for result in report.slices
@@ -229,20 +213,9 @@ def _with_notes_on_noise(pairing: SlicePairing, noise: Mapping[Coordinates, Nois
 
 
 def _require_names(algorithms: "Sequence[Algorithm]") -> None:
+    if not algorithms:
+        return
     from firstdrift.comparison.algorithms import require_names
     from firstdrift.comparison.table import COLUMNS
 
     require_names(algorithms, COLUMNS)
-
-
-def _prepare(plan: SlicePlan, slices_to_go: int) -> bool:
-    """Get ready to measure slices of the size of this one; tell whether several processes are worth it.
-
-    Where no values are read, nothing is imported.
-    """
-    sizes = list(filter(None, (pair.data_bytes for pair in plan.pairs)))
-    if sizes:
-        from firstdrift.metrics.elementwise.measure import prepare_engine
-
-        prepare_engine(sum(sizes) * slices_to_go)
-    return len(sizes) >= _WORTH_SHARING or sum(sizes) >= _BYTES_WORTH_SHARING

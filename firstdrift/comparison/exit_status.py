@@ -27,7 +27,7 @@ def exit_status(report: Report, fail_on: str = "error") -> int:
 
 def _bits(report: Report) -> BitCount:
     """Sum up what is known of bits, under the rule set that looks at nothing else."""
-    known = (result.judgement.bits for result in report.slices)
+    known = (outline.judgement.bits for outline in report.outlines)
     return sum((bits.all for bits in known if bits is not None), BitCount())
 
 
@@ -57,10 +57,10 @@ def _nothing_was_judged(report: Report) -> bool:
     inputs = (one.coordinates for one in report.findings.input_differs)
     differs = {_place(at) for at in inputs if not at.micro_step}
     first: dict[int | None, Coordinates] = {}
-    for judged in report.slices:
-        at = judged.judgement.coordinates
+    for outline in report.outlines:
+        at = outline.judgement.coordinates
         first[at.rank] = min(first.get(at.rank, at), at, key=Coordinates.sort_key)
-    return not report.slices or any(_place(at) in differs for at in first.values())
+    return not first or any(_place(at) in differs for at in first.values())
 
 
 def _place(at: Coordinates) -> tuple[int | None, int | None, int | None]:

@@ -2,13 +2,17 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from firstdrift.comparison.clock import Clock
-from firstdrift.comparison.report import DumpSummary, Options, SliceResult
+from firstdrift.comparison.outlines import outline_of
+from firstdrift.comparison.report import DumpSummary, Options, SliceOutline, SliceResult
 from firstdrift.comparison.session import Planned
 from firstdrift.comparison.shown import shown
+from firstdrift.comparison.slice_results import SliceResults
 from firstdrift.comparison.stages import plan_slice
 from firstdrift.comparison.user_hooks import Additions
 from firstdrift.errors import DumpUnreadableError
@@ -20,6 +24,7 @@ from firstdrift.parallel.slices import read_merged, read_slice
 from firstdrift.verdict.baseline import QUIET, Noise
 from firstdrift.verdict.judgement import Finding, SliceJudgement
 from firstdrift.verdict.series import with_bad_output
+from firstdrift.wording.message import Message
 
 
 class KeptResults:
@@ -45,12 +50,24 @@ class KeptResults:
             self.results[position] = replace(result, judgement=settled)
 
 
-class InMemory(KeptResults, ABC):
-    """A storage (`firstdrift.comparison.session.Storage`) that reads slices, and holds all results."""
+class InMemory(ABC):
+    """A storage (`firstdrift.comparison.session.Storage`) that reads slices, and collects the results.
 
-    def __init__(self, options: Options, additions: Additions, noise: Mapping[Coordinates, Noise]) -> None:
-        """Begin without results."""
-        super().__init__()
+    Attributes:
+        outlines: what is said of each pair of slices without rows and pairs, by position.
+    """
+
+    def __init__(
+        self,
+        options: Options,
+        additions: Additions,
+        noise: Mapping[Coordinates, Noise],
+        *,
+        details: bool = True,
+    ) -> None:
+        """Begin without results, of which rows and pairs are kept if `details` are asked for."""
+        self.outlines: dict[int, SliceOutline] = {}
+        self._results = SliceResults(kept=details)
         self._options, self._additions, self._noise = options, additions, noise
 
     @abstractmethod
@@ -89,23 +106,50 @@ class InMemory(KeptResults, ABC):
         del position
         return shown(pair, measured)
 
-    def slices(self) -> tuple[SliceResult, ...]:
+    def keep(self, position: int, result: SliceResult, clock: Clock) -> None:
+        """Keep what was found of a pair."""
+        del clock
+        self._results.add(position, result)
+        self.outlines[position] = outline_of(result)
+
+    def settle(self, position: int, bad: Finding) -> None:
+        """Let the logits of a pair be bad."""
+        self._results.settle(position, bad)
+        outline = self.outlines[position]
+        self.outlines[position] = replace(outline, judgement=with_bad_output(outline.judgement, bad))
+
+    def slices(self) -> Sequence[SliceResult]:
         """Return what was found, in execution order."""
-        return tuple(self.results[position] for position in sorted(self.results))
+        return self._results.whole()
+
+    def outlined(self) -> tuple[SliceOutline, ...]:
+        """Return what is said of each without rows and pairs, in execution order."""
+        return tuple(self.outlines[position] for position in sorted(self.outlines))
+
+
+class Contents(Struct, frozen=True):
+    """What a slice of a dump holds."""
+
+    listing: SliceListing
+    nodes: int
+    tensors: int
+    problems: tuple[Problem, ...]
+    order_origin: Message
 
 
 class DumpReader:
-    """Reads the slices of a dump and counts what there is in them."""
+    """Reads the slices of a dump and counts what there is in them.
+
+    Attributes:
+        contents: what was read, in order.
+    """
 
     def __init__(self, dump: Dump) -> None:
         """Begin with no slice read."""
         self.dump = dump
         self.errors: list[DumpUnreadableError] = []
-        self._nodes = 0
-        self._tensors = 0
-        self._slices: set[SliceListing] = set()
-        self._problems: list[Problem] = list(dump.problems)
-        self._order_origin = RECORDED_ORDER.message
+        self.contents: list[Contents] = []
+        self._damages: list[Problem] = []
         self._looked_at: dict[SliceListing, Slice] = {}
 
     def look_at(self, listing: SliceListing) -> Slice:
@@ -136,13 +180,11 @@ class DumpReader:
             read = read_merged(listing, self._part)
         except DumpUnreadableError as error:
             self.errors.append(error)
-            self._problems.append(Problem(str(error.path or listing.directory), error.message))
+            self._damages.append(Problem(str(error.path or listing.directory), error.message))
             return None
-        self._slices.update(listing.parts or (listing,))
-        self._nodes += len(read.nodes)
-        self._tensors += sum(len(node.tensors) for node in read.nodes)
-        self._problems += read.problems
-        self._order_origin = read.order_origin.message
+        tensors = sum(len(node.tensors) for node in read.nodes)
+        origin = read.order_origin.message
+        self.contents.append(Contents(listing, len(read.nodes), tensors, read.problems, origin))
         return read
 
     def _part(self, listing: SliceListing) -> Slice:
@@ -150,13 +192,15 @@ class DumpReader:
 
     def summary(self) -> DumpSummary:
         """Sum up what was read."""
+        problems = chain(self.dump.problems, *(one.problems for one in self.contents), self._damages)
+        read = {part for one in self.contents for part in (one.listing.parts or (one.listing,))}
         return DumpSummary(
             path=str(self.dump.path),
             format=self.dump.format,
             slices=len(self.dump.slices),
-            nodes=self._nodes,
-            tensors=self._tensors,
-            problems=tuple(dict.fromkeys(self._problems)),  # slices may share a file
-            order_origin=self._order_origin,
-            compared=len(self._slices),
+            nodes=sum(one.nodes for one in self.contents),
+            tensors=sum(one.tensors for one in self.contents),
+            problems=tuple(dict.fromkeys(problems)),  # slices may share a file
+            order_origin=self.contents[-1].order_origin if self.contents else RECORDED_ORDER.message,
+            compared=len(read),
         )

@@ -13,10 +13,11 @@ from typing import TypeVar
 from msgspec import Struct
 from msgspec.structs import replace
 
+from firstdrift.comparison.clock import Clock
 from firstdrift.comparison.in_memory import InMemory
 from firstdrift.comparison.report import Options, Report
 from firstdrift.comparison.session import ComparisonSession, without_details
-from firstdrift.comparison.stages import count_unreadable, measure_missing
+from firstdrift.comparison.stages import measure_missing
 from firstdrift.dumps.detect import open_dump
 from firstdrift.errors import SettingsError
 from firstdrift.groups import not_in
@@ -94,21 +95,20 @@ def rematch(report: AnyReport, edits: Sequence[Edit]) -> AnyReport:
     storage = _Edited(report, options, edits)
     session = ComparisonSession(storage, options.rules, options.thresholds)
     session.run(range(len(report.slices)))
-    slices = storage.slices()
-    if slices:
-        require_applied(edits, [result.plan.notes for result in slices])
+    if storage.outlines:
+        require_applied(edits, [outline.notes for outline in storage.outlined()])
     findings = session.conclude(len(report.pairing.unmatched_golden))
-    slices = storage.slices()
     return replace(
         report,
         options=options,
-        slices=slices,
+        slices=storage.slices(),
+        outlines=storage.outlined(),
         findings=findings,
         counts=session.counts(),
         seconds={**report.seconds, "rematch": time.perf_counter() - started},
         unreadable=report.unreadable
-        + sum(map(count_unreadable, slices))
-        - sum(map(count_unreadable, report.slices)),
+        + sum(outline.unreadable for outline in storage.outlined())
+        - sum(outline.unreadable for outline in report.outlines),
     )
 
 
@@ -234,7 +234,7 @@ class _Edited(InMemory):
         if is_touched(self._edits, golden, target):
             return None
         notes = (*plan.notes, *refusals(self._edits, golden, target))
-        self.results[position] = replace(result, plan=replace(plan, notes=notes))
+        self.keep(position, replace(result, plan=replace(plan, notes=notes)), Clock())
         return without_details(result.judgement)
 
     def read(self, position: int) -> tuple[Slice, Slice]:

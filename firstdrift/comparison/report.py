@@ -74,6 +74,40 @@ class SliceResult(Struct, frozen=True):
     judgement: SliceJudgement
 
 
+class Alike(Struct, frozen=True):
+    """Pairs of a slice that could not be compared for one reason.
+
+    Attributes:
+        why: the identifiers of the messages that say so.
+        count: how many.
+        first: the first of them; likewise reason.
+    """
+
+    why: tuple[str, ...]
+    count: int
+    first: TensorPair
+    reason: Message
+
+
+class SliceOutline(Struct, frozen=True):
+    """What is said of a pair of slices without its rows and pairs: small, whatever its size.
+
+    Attributes:
+        judgement: without rows and pairs.
+        notes: remarks on its match plan.
+        unreadable: how many pairs could not be compared because a file is missing or damaged.
+        incomparable: what could not be compared, by reason.
+        listed: the first pairs that could not be compared, each with the reason; what follows from ties is
+            not among them.
+    """
+
+    judgement: SliceJudgement
+    notes: Messages
+    unreadable: int
+    incomparable: tuple[Alike, ...]
+    listed: tuple[tuple[TensorPair, Message], ...]
+
+
 class Report(Struct, frozen=True):
     """The answer to `firstdrift.compare`, as it is exported and shown.
 
@@ -81,7 +115,9 @@ class Report(Struct, frozen=True):
         golden: what was read of the golden dump; likewise target.
         options: what the user chose.
         pairing: which slices were compared, and which were left over.
-        slices: one result for each pair of slices, in execution order.
+        slices: one result for each pair of slices, in execution order; of many, each is read from a
+            temporary file when it is asked for.
+        outlines: what is said of each of them without rows and pairs.
         findings: what the page says first.
         counts: summed over all slices.
         seconds: time spent by stage: "index", "match", "measure", "total".
@@ -95,7 +131,8 @@ class Report(Struct, frozen=True):
     target: DumpSummary
     options: Options
     pairing: SlicePairing
-    slices: tuple[SliceResult, ...]
+    slices: Sequence[SliceResult]
+    outlines: tuple[SliceOutline, ...]
     findings: Findings
     counts: Counts
     seconds: Mapping[str, float]
@@ -117,11 +154,10 @@ class Report(Struct, frozen=True):
 
     def notes(self) -> Messages:
         """Return the remarks on how slices and nodes were matched; those on one slice say which."""
-        plans = [result.plan for result in self.slices]
-        starts = prompt_starts([result.judgement for result in self.slices])
+        starts = prompt_starts([outline.judgement for outline in self.outlines])
         new = [Message.of("comparison.note.further_prompt", slice=at.name()) for at in starts]
         pairing = (*self.pairing.notes, *new)
-        return all_notes(pairing, [(plan.target.coordinates, plan.notes) for plan in plans])
+        return all_notes(pairing, [(one.judgement.coordinates, one.notes) for one in self.outlines])
 
 
 def all_notes(

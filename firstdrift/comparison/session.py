@@ -9,8 +9,9 @@ and where results are kept.
 """
 
 import time
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Protocol
+from typing import Final, Protocol
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -21,11 +22,15 @@ from firstdrift.matching.plan import Messages, SlicePlan, TensorPair
 from firstdrift.metrics.measurement import Measurement
 from firstdrift.model.slice import Coordinates
 from firstdrift.verdict.baseline import Noise
+from firstdrift.verdict.comparable import When, time_of
 from firstdrift.verdict.findings import AllSlices, judge_after
 from firstdrift.verdict.judgement import OWN_RULES, Counts, Finding, Findings, SliceJudgement
 from firstdrift.verdict.movable_thresholds import DEFAULTS, Thresholds
 from firstdrift.verdict.series import with_bad_output
 from firstdrift.verdict.tree import TreeRow
+
+_STEPS_REMEMBERED: Final = 2
+"""Of each rank: the last step, and the one before it, as a step may consist of several slices."""
 
 
 class Planned(Struct, frozen=True, eq=False):
@@ -33,6 +38,14 @@ class Planned(Struct, frozen=True, eq=False):
 
     plan: SlicePlan
     rows: tuple[TreeRow, ...]
+
+
+class Prepared(Struct, frozen=True, eq=False):
+    """A pair of slices that was measured, and waits to be judged; the clock says how long that took."""
+
+    planned: Planned
+    measured: tuple[Measurement, ...]
+    clock: Clock
 
 
 class Storage(Protocol):
@@ -63,8 +76,31 @@ class Storage(Protocol):
         """Change what was kept of a pair: its logits, or last output, are bad, as the other slices show."""
 
 
+class Judgements(dict[int, SliceJudgement]):
+    """What is said of pairs of slices, by position, without rows and pairs of tensors."""
+
+    def __init__(self, known: Mapping[int, SliceJudgement]) -> None:
+        """Begin with what is known."""
+        super().__init__(known)
+        self._trained: defaultdict[int, dict[When, list[int]]] = defaultdict(dict)
+
+    def add(self, position: int, said: SliceJudgement) -> None:
+        """Add what is said of a pair, and forget parameters that no later step is held against."""
+        self[position] = said
+        if said.training is None:
+            return
+        steps = self._trained[said.coordinates.sort_key()[-1]]
+        steps.setdefault(time_of(said.coordinates), []).append(position)
+        for old in sorted(steps)[:-_STEPS_REMEMBERED]:
+            for at in steps.pop(old):
+                self[at] = _without_parameters(self[at])
+
+
 class ComparisonSession:
     """Judges pairs of slices, each knowing what was said of those that ran before.
+
+    What is measured does not depend on what is said of others, so pairs may be prepared side by side
+    (`firstdrift.comparison.side_by_side`); judged they are in order.
 
     Attributes:
         judged: what is said of each pair, by position, without rows and pairs of tensors.
@@ -82,7 +118,7 @@ class ComparisonSession:
         clock: Clock | None = None,
     ) -> None:
         """Begin; what is `known` is said of pairs until they are looked at."""
-        self.judged: dict[int, SliceJudgement] = dict(known or {})
+        self.judged = Judgements(known or {})
         self.damaged: list[int] = []
         self.clock = clock or Clock()
         self._storage = storage
@@ -95,21 +131,37 @@ class ComparisonSession:
 
     def look_at(self, position: int) -> None:
         """Judge a pair of slices, unless what was said of it still holds."""
-        said = self._storage.kept(position) or self._judge(position)
-        if said is None:
+        if self.recall(position):
+            return
+        prepared = self.prepare(position)
+        if prepared is None:
             self.damaged.append(position)
         else:
-            self.judged[position] = said
+            self.judge(position, prepared)
 
-    def _judge(self, position: int) -> SliceJudgement | None:
+    def recall(self, position: int) -> bool:
+        """Take over what was said of a pair of slices, if it still holds; tell whether it does."""
+        said = self._storage.kept(position)
+        if said is not None:
+            self.judged.add(position, said)
+        return said is not None
+
+    def prepare(self, position: int) -> Prepared | None:
+        """Match and measure a pair of slices; None if one of them is damaged."""
         clock = Clock()
         planned = self._storage.planned(position, clock)
         if planned is None:
             self.clock.add(clock.seconds)
             return None
-        before = self._before(position)
         with clock.measure("measure"):
             measured = tuple(self._storage.measured(position, planned.plan))
+        return Prepared(planned, measured, clock)
+
+    def judge(self, position: int, prepared: Prepared) -> SliceJudgement:
+        """Judge a pair of slices, of which all that ran before were judged, and keep what was found."""
+        planned, measured, clock = prepared.planned, prepared.measured, prepared.clock
+        before = self._before(position)
+        with clock.measure("measure"):
             judged = judge_after(
                 before,
                 planned.plan,
@@ -124,7 +176,9 @@ class ComparisonSession:
                 judged = self._look_closely(position, judged, planned.plan, measured)
         self._storage.keep(position, SliceResult(planned.plan, planned.rows, measured, judged), clock)
         self.clock.add(clock.seconds)
-        return without_details(judged)
+        said = without_details(judged)
+        self.judged.add(position, said)
+        return said
 
     def _look_closely(
         self, position: int, judged: SliceJudgement, plan: SlicePlan, measured: Sequence[Measurement]
@@ -163,6 +217,11 @@ class ComparisonSession:
         """Sum up the counts of some pairs of slices, or of all."""
         chosen = self.judged if positions is None else positions
         return sum((self.judged[position].counts for position in chosen), Counts())
+
+
+def _without_parameters(judgement: SliceJudgement) -> SliceJudgement:
+    training = judgement.training
+    return judgement if training is None else replace(judgement, training=replace(training, parameters={}))
 
 
 def without_details(judgement: SliceJudgement) -> SliceJudgement:

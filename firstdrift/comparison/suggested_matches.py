@@ -13,7 +13,7 @@ from typing import Final
 from msgspec import Struct
 
 from firstdrift.comparison.rematch import read_slices
-from firstdrift.comparison.report import Report, SliceResult
+from firstdrift.comparison.report import Report, SliceOutline, SliceResult
 from firstdrift.groups import known, not_in
 from firstdrift.matching.manual.edits import Edit, match
 from firstdrift.matching.match import find_matches, lay_edits_on
@@ -57,7 +57,8 @@ def suggested_matches(report: Report) -> SuggestedMatches:
     """
     if not report.slices:
         return SuggestedMatches((), (), ())
-    result = min(report.slices, key=_share)
+    least = min(range(len(report.slices)), key=lambda at: _share(report.outlines[at]))
+    result = report.slices[least]
     golden, target = read_slices(report, result.plan)
     matching = report.options.matching
     work, _ = find_matches(golden, target, matching)
@@ -74,8 +75,8 @@ def suggested_matches(report: Report) -> SuggestedMatches:
     )
 
 
-def _share(result: SliceResult) -> float:
-    coverage = result.judgement.coverage or Coverage()
+def _share(outline: SliceOutline) -> float:
+    coverage = outline.judgement.coverage or Coverage()
     return coverage.compared_nodes / coverage.nodes if coverage.nodes else 1.0
 
 

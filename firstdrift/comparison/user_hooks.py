@@ -5,7 +5,7 @@ may come from a web page.
 """
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
 
@@ -38,3 +38,6 @@ class Additions(Struct, frozen=True):
         from firstdrift.comparison.algorithms import with_results
 
         return with_results(self.algorithms, plan, measurements)
+
+
+NOTHING_MORE: Final = Additions()

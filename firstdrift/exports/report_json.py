@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import asdict
 
+from firstdrift.comparison.outlines import LISTED
 from firstdrift.comparison.report import DumpSummary, Report
 from firstdrift.matching.plan import TensorPair
 from firstdrift.model.slice import Coordinates, Problem
-from firstdrift.verdict.after_ties import FOLLOWS
 from firstdrift.verdict.confidence import Confidence
 from firstdrift.verdict.coverage import Coverage
 from firstdrift.verdict.judgement import (
@@ -26,8 +26,6 @@ from firstdrift.wording.message import Message
 if TYPE_CHECKING:
     from firstdrift.comparison.algorithms import Summary
 
-INCOMPARABLE_SHOWN = 100
-
 
 def report_object(report: Report) -> dict[str, Any]:
     """Return the object that `firstdrift compare --json` prints; of what is incomparable, the first 100."""
@@ -40,14 +38,16 @@ def report_object(report: Report) -> dict[str, Any]:
         },
         "notes": list(report.notes()),
         "unreadable": report.unreadable,
-        "incomparable": list(starmap(incomparable_object, islice(_unexplained(report), INCOMPARABLE_SHOWN))),
+        "incomparable": list(starmap(incomparable_object, islice(_incomparable(report), LISTED))),
         **_algorithms_object(report),
     }
 
 
-def _unexplained(report: Report) -> Iterator[tuple[Coordinates, TensorPair, Message]]:
+def _incomparable(report: Report) -> Iterator[tuple[Coordinates, TensorPair, Message]]:
     """Yield what could not be compared, but for what follows from ties, which is counted beside them."""
-    return (found for found in report.incomparable() if found[2].id != FOLLOWS)
+    for outline in report.outlines:
+        for pair, reason in outline.listed:
+            yield outline.judgement.coordinates, pair, reason
 
 
 def _algorithms_object(report: Report) -> dict[str, Any]:

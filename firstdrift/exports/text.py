@@ -5,22 +5,21 @@ colour the text, move the cursor or look like another line.
 """
 
 import re
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import starmap
 from shlex import quote
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from firstdrift.comparison.inspection import Inspection, SliceInspection
-from firstdrift.comparison.report import DumpSummary, Report
+from firstdrift.comparison.report import Alike, DumpSummary, Report
 from firstdrift.exports.report_json import coordinates_object, problem_objects
 from firstdrift.groups import fields_of, firsts
-from firstdrift.matching.plan import TensorPair
 from firstdrift.model.slice import Coordinates, Problem
 from firstdrift.operators.unknown import unknown_messages
 from firstdrift.plurals import counted
 from firstdrift.verdict.judgement import Counts, Finding, Findings, InputDifference, Overflow, Remedy
 from firstdrift.wording.message import Message
-from firstdrift.wording.phrases import within
 from firstdrift.wording.text import number, text_of
 
 if TYPE_CHECKING:
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
 _NAMED = re.compile(r" {0,2}[a-z][\w.]* {2,}")
 _SHOWN = 10
 _SUGGESTED: Final = "matches.json"
-_Incomparable: TypeAlias = tuple[Coordinates, TensorPair, Message]
+_Incomparable: TypeAlias = tuple[Coordinates, Alike]
 _COUNTED = ("modules", "operators", "tensors", "with_data", "with_statistics", "with_digest", "unreadable")
 
 
@@ -131,17 +130,18 @@ def _unpaired_lines(side: str, left: Sequence[Coordinates]) -> list[str]:
 
 def _by_reason(report: Report) -> list[tuple[int, _Incomparable]]:
     """Put together what could not be compared for one reason: how many, and the first."""
-    found: dict[tuple[str, ...], list[_Incomparable]] = {}
-    for one in report.incomparable():
-        found.setdefault(tuple(part.id for part in within(one[2])), []).append(one)
-    return [(len(alike), alike[0]) for alike in found.values()]
+    found: defaultdict[tuple[str, ...], list[_Incomparable]] = defaultdict(list)
+    for outline in report.outlines:
+        for alike in outline.incomparable:
+            found[alike.why].append((outline.judgement.coordinates, alike))
+    return [(sum(one.count for _, one in alike), alike[0]) for alike in found.values()]
 
 
 def _incomparable_line(number: int, first: _Incomparable) -> str:
-    coordinates, pair, reason = first
-    where = f"{text_of(coordinates.name())}, {pair.target_node} {pair.target.label}"
+    coordinates, alike = first
+    where = f"{text_of(coordinates.name())}, {alike.first.target_node} {alike.first.target.label}"
     said = f"{counted(number, 'tensor')}, first {where}" if number > 1 else where
-    return _row("incomparable", f"{said}: {text_of(reason)}")
+    return _row("incomparable", f"{said}: {text_of(alike.reason)}")
 
 
 def _algorithm_lines(report: Report) -> list[str]:

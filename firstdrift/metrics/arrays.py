@@ -6,16 +6,21 @@ from typing import TypeAlias
 import numpy as np
 
 from firstdrift.errors import TensorUnreadableError
-from firstdrift.metrics.bits import compare_bits
+from firstdrift.metrics.bits import comparison_of
 from firstdrift.metrics.comparability import IncomparableError, Shape, common_shape, shapes_differ
 from firstdrift.metrics.dtypes import Array, NumberKind, number_kind
-from firstdrift.metrics.elementwise.measure import measure_elements, summarise
-from firstdrift.metrics.elementwise.rows import row_profile, stands_out
+from firstdrift.metrics.elementwise.measure import Elements, compare_elements, measure_elements, summarise
+from firstdrift.metrics.elementwise.rows import profile_of, row_profile, stands_out
 from firstdrift.metrics.integers import measure_integers
 from firstdrift.metrics.logits import measure_logits
 from firstdrift.metrics.masks import is_mask_value, masked_on_both_sides
-from firstdrift.metrics.measurement import Measurement, MeasurementKind, PairErrors, SideSummary
-from firstdrift.metrics.stored_format import stored_roundoff
+from firstdrift.metrics.measurement import (
+    Measurement,
+    MeasurementKind,
+    PairErrors,
+    RowProfile,
+    SideSummary,
+)
 from firstdrift.model.tensor import DataLocation
 from firstdrift.wording.message import Message
 from firstdrift.wording.phrases import side_named
@@ -80,24 +85,29 @@ def _measure(golden: Array, target: Array, may_reshape: bool, logits: bool) -> M
         raise IncomparableError(shapes_differ(golden.shape, target.shape))
     own_shape = target.shape
     golden, target = golden.reshape(shape), target.reshape(shape)
-    bits = compare_bits(golden, target, own_shape)
-    is_same = bits is not None and bits.index is None
-    *sides, errors = measure_elements(golden, target, is_same=is_same)
-    if errors.equal < errors.size and any(map(is_mask_value, (sides[0].minimum, sides[1].minimum))):
+    found = compare_elements(golden, target)
+    errors = found.errors
+    if errors.equal < errors.size and any(map(is_mask_value, (found.golden.minimum, found.target.minimum))):
         errors = _unmasked_errors(golden, target) or errors
     is_equal = errors.equal == errors.size
     return Measurement(
         MeasurementKind.DATA,
-        golden=sides[0],
-        target=sides[1],
+        golden=found.golden,
+        target=found.target,
         errors=errors,
         integers=measure_integers(golden, target) if _are(NumberKind.INTEGER, golden, target) else None,
         logits=measure_logits(golden, target) if logits else None,
         equal=is_equal,
-        stored_roundoff=None if is_equal else max(map(stored_roundoff, (golden, target))),
-        by_row=row_profile(golden, target) if stands_out(errors) else None,
-        bits=bits,
+        stored_roundoff=None if is_equal else found.roundoff,
+        by_row=_by_row(golden, target, found) if stands_out(errors) else None,
+        bits=comparison_of(golden, target, found.differs_at, own_shape),
     )
+
+
+def _by_row(golden: Array, target: Array, found: Elements) -> RowProfile | None:
+    if found.errors.mismatched_nonfinite:
+        return row_profile(golden, target)
+    return profile_of(found.row_squared_difference, found.row_squared_golden)
 
 
 def _are(kind: NumberKind, golden: Array, target: Array) -> bool:

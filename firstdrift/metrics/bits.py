@@ -19,13 +19,27 @@ import numpy as np
 from firstdrift.metrics.dtypes import Array, NumberKind, number_kind, require_one_shape
 from firstdrift.metrics.measurement import BitComparison
 
+NOWHERE: Final = -1
+"""Where two tensors of the same bits differ."""
+
 _CHUNK: Final = 1 << 15
 
 
-def compare_bits(golden: Array, target: Array, shape: tuple[int, ...] | None = None) -> BitComparison | None:
-    """Find the first element, in the order of the target's memory layout as rows, whose bits differ.
+def comparison_of(
+    golden: Array, target: Array, differs_at: int | None, shape: tuple[int, ...]
+) -> BitComparison | None:
+    """Say what `first_difference` found; the index is one of a tensor of the shape that is given."""
+    if differs_at is None:
+        return None
+    if differs_at == NOWHERE:
+        return BitComparison()
+    index = np.unravel_index(differs_at, shape)
+    sides = (array.reshape(-1)[differs_at : differs_at + 1] for array in (golden, target))
+    return BitComparison(tuple(map(int, index)), *map(_written, sides))
 
-    None if the dtypes differ. The index is one of a tensor of the target's shape, or of the one given.
+
+def first_difference(golden: Array, target: Array) -> int | None:
+    """Return the index of the first element, in rows, whose bits differ; `NOWHERE`; None if dtypes differ.
 
     Raises:
         ValueError: the shapes differ.
@@ -33,15 +47,7 @@ def compare_bits(golden: Array, target: Array, shape: tuple[int, ...] | None = N
     require_one_shape(golden, target)
     if golden.dtype != target.dtype:
         return None
-    at = _first_difference(golden.reshape(-1), target.reshape(-1))
-    if at is None:
-        return BitComparison()
-    index = np.unravel_index(at, target.shape if shape is None else shape)
-    sides = (array.reshape(-1)[at : at + 1] for array in (golden, target))
-    return BitComparison(tuple(map(int, index)), *map(_written, sides))
-
-
-def _first_difference(golden: Array, target: Array) -> int | None:
+    golden, target = golden.reshape(-1), target.reshape(-1)
     for start in range(0, golden.size, _CHUNK):
         left, right = golden[start : start + _CHUNK], target[start : start + _CHUNK]
         if left.tobytes() == right.tobytes():
@@ -49,7 +55,7 @@ def _first_difference(golden: Array, target: Array) -> int | None:
         differs = _differs(left, right)
         if differs.any():
             return start + int(differs.argmax())
-    return None
+    return NOWHERE
 
 
 def _differs(left: Array, right: Array) -> Array:
@@ -62,7 +68,8 @@ def _differs(left: Array, right: Array) -> Array:
     if kind is not NumberKind.FLOATING:
         return np.asarray(left != right)
     different = _words(left) != _words(right)
-    return np.asarray(different & ~(np.isnan(left) & np.isnan(right)))
+    with np.errstate(invalid="ignore"):  # a signalling NaN
+        return np.asarray(different & ~(np.isnan(left) & np.isnan(right)))
 
 
 def _parts(array: Array, part: np.dtype[np.generic]) -> Array:

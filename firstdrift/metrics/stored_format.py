@@ -27,8 +27,16 @@ def stored_roundoff(array: Array) -> float:
     if array.dtype != np.float32 or array.size < _FEWEST:
         return 0.0
     bits = np.ascontiguousarray(array).reshape(-1).view(np.uint32)
-    if (bits[:_LOOKED_AT_FIRST] & BELOW_FLOAT16).any() or (bits & BELOW_FLOAT16).any():
+    looked_at = bits[:_LOOKED_AT_FIRST]
+    if not (looked_at & BELOW_FLOAT16).any():
+        looked_at = bits
+    return roundoff_of_bits(array, int(np.bitwise_or.reduce(looked_at)))
+
+
+def roundoff_of_bits(array: Array, bits: int) -> float:
+    """Return the same, by all the bits that are set in some element."""
+    if array.dtype != np.float32 or array.size < _FEWEST or bits & BELOW_FLOAT16:
         return 0.0
-    if (bits & BELOW_BFLOAT16).any():
+    if bits & BELOW_BFLOAT16:
         return ROUNDING["float16"]
-    return ROUNDING["bfloat16"] if (bits & LAST_OF_BFLOAT16).any() else 0.0
+    return ROUNDING["bfloat16"] if bits & LAST_OF_BFLOAT16 else 0.0

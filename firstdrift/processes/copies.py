@@ -13,13 +13,12 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from itertools import zip_longest
-from pathlib import Path
 from typing import Any, Final, Generic, NoReturn, TypeVar
 
 from msgspec import DecodeError, ValidationError
-from msgspec.msgpack import Decoder, Encoder
 
 from firstdrift.processes.apart import end_with_parent
+from firstdrift.processes.packed import pack, unpack
 
 Found = TypeVar("Found")
 
@@ -108,9 +107,10 @@ class _Copy(Generic[Found]):
         with os.fdopen(os.dup(self._line), "rb") as line:
             written = line.read()
         try:
-            return Decoder(list[self._kind], dec_hook=_made).decode(written)  # type: ignore[name-defined]
+            found: list[Found] = unpack(list[self._kind], written)  # type: ignore[name-defined]
         except (DecodeError, ValidationError):
             return None
+        return found
 
     def end(self) -> None:
         """End the copy, if it has not ended yet."""
@@ -127,19 +127,9 @@ def _work_and_end(work: Callable[[int], object], share: Iterable[int], ended: in
         for number in _HANDLED:
             signal.signal(number, signal.SIG_DFL)
         threading.Thread(target=end_with_parent, args=(ended,), daemon=True).start()
-        written = Encoder(enc_hook=_plain).encode(list(map(work, share)))
+        written = pack(list(map(work, share)))
         with os.fdopen(answers, "wb") as line:
             line.write(written)
         status = 0
     finally:
         os._exit(status)
-
-
-def _plain(value: object) -> str:
-    if isinstance(value, Path):
-        return str(value)
-    raise NotImplementedError
-
-
-def _made(known: Any, plain: Any) -> Any:  # noqa: ANN401
-    return known(plain)

@@ -193,7 +193,7 @@ def test_the_database_of_another_program_is_not_taken_for_ours(data: Path, check
 def test_it_says_which_tables_it_had_no_time_for(check: Check) -> None:
     mark, said = check("--seconds", "0")["database"]
     assert mark == "warn"
-    assert re.search(r"0 s were not enough to read sqlite_schema, .*pairs", said)
+    assert re.search(r"0 s were not enough to read sqlite_schema, .*pair_blocks", said)
 
 
 def test_a_quick_check_does_not_read_it_all(data: Path, check: Check) -> None:

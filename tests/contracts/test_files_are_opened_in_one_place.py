@@ -26,7 +26,7 @@ READS_BY_ITSELF = {
     "server/firstdrift_server/uploads/archives.py": "reads our copy of an upload, checks what it unpacked",
     "server/firstdrift_server/uploads/store.py": "keeps our own records of uploads",
     "firstdrift/checkup.py": "asks whether a directory of the settings may be listed",
-    "firstdrift/metrics/elementwise/numba_pass.py": "looks for the compiled code that numba keeps",
+    "firstdrift/metrics/elementwise/machine_code.py": "keeps our own machine code",
 }
 """Who reads files or lists folders in another way, and why that is well."""
 

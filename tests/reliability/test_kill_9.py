@@ -15,12 +15,12 @@ from uuid import uuid4
 
 import psutil
 import pytest
-from catalogue_reading import all_pairs, all_rows
 from sqlalchemy import Engine, text
 from working import ask_to_compare, wait_for_comparison, wait_until
 
 from firstdrift.catalogue.comparisons.records import get_comparison, list_comparisons
 from firstdrift.catalogue.comparisons.slice_pairs import slice_pairs_of
+from firstdrift.catalogue.comparisons.tree import all_pairs, all_rows
 from firstdrift.catalogue.engine import database_url, open_engine, reading, writing
 from firstdrift.catalogue.jobs.queue import list_jobs
 from firstdrift.catalogue.matches.match_sets import add_edits, create_match_set
@@ -206,7 +206,7 @@ def kill_when_measuring(engine: Engine, processes: int) -> None:
 
 def number_of_measurements(engine: Engine) -> int:
     with reading(engine) as session:
-        return session.scalar(text("SELECT count(*) FROM measurements")) or 0
+        return session.scalar(text("SELECT count(*) FROM measurement_blocks")) or 0
 
 
 def is_over(engine: Engine, comparison_id: int) -> bool:
@@ -242,7 +242,7 @@ def assert_whole_and_nothing_twice(engine: Engine) -> None:
     assert number("count(*) FROM slice_pairs WHERE NOT complete") == 0
     assert number("count(*) FROM rows") == number("sum(rows) FROM slice_pairs")
     assert number("count(*) FROM pairs") == number("sum(pairs) FROM slice_pairs")
-    assert number("count(*) FROM measurements") == number("sum(pairs) FROM slice_pairs")
+    assert number("count(*) FROM measurement_blocks") == number("sum(pairs) FROM slice_pairs")
     assert number("count(*) FROM nodes") == number("sum(nodes) FROM slices")
 
 

@@ -18,12 +18,12 @@ from firstdrift_server.tree import view as tree
 
 PAGE = "/c/2/s/0/tree?row=3"
 TRY = text_of(Message.of("server.try_again_or_check"))
-FAILED = text_of(Message.of("catalogue.database.failed", why="no such table: rows"))
+FAILED = text_of(Message.of("catalogue.database.failed", why="no such table: row_blocks"))
 WITHOUT_ROWS = {
     "en": (FAILED[:1].upper() + FAILED[1:], TRY, f'class="button primary" href="{PAGE}">'),
     "zh": (
         "数据库出错",
-        "no such table: rows",
+        "no such table: row_blocks",
         "在服务器上运行 firstdrift check 可查看问题所在",
         f'href="{PAGE}">重试</a>',
     ),
@@ -79,7 +79,7 @@ def test_a_database_that_goes_away_meanwhile_is_said_to_have_gone_and_what_to_tr
 
     def lose_the_rows() -> None:
         with closing(sqlite3.connect(data / "firstdrift.db")) as other:
-            other.execute("DROP TABLE IF EXISTS rows")
+            other.execute("DROP TABLE IF EXISTS row_blocks")
 
     after_the_head(monkeypatch, lose_the_rows)
     text = read(client, language)

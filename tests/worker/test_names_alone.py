@@ -6,10 +6,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from catalogue_reading import all_rows
 from working import compare_with_worker
 
 from firstdrift.catalogue.comparisons.slice_pairs import slice_pairs_of
+from firstdrift.catalogue.comparisons.tree import all_rows
 from firstdrift.catalogue.engine import open_engine, reading
 from firstdrift.comparison.compare import compare
 

@@ -12,6 +12,8 @@ from working import ask_to_compare, compare_with_worker, unseen, wait_for_compar
 
 from firstdrift.catalogue.comparisons import rule_preview as judging_module
 from firstdrift.catalogue.comparisons.baselines import require_baseline
+from firstdrift.catalogue.comparisons.kept import pack_rest
+from firstdrift.catalogue.comparisons.planned import load_planned
 from firstdrift.catalogue.comparisons.records import (
     Comparison,
     Judging,
@@ -19,7 +21,6 @@ from firstdrift.catalogue.comparisons.records import (
     get_comparison,
     judging_of,
 )
-from firstdrift.catalogue.comparisons.results import Planned, load_planned, pack
 from firstdrift.catalogue.comparisons.rule_preview import Trial, as_it_is, load_measured, try_rules
 from firstdrift.catalogue.comparisons.slice_pairs import SlicePair, slice_pairs_of
 from firstdrift.catalogue.engine import reading, writing
@@ -61,11 +62,11 @@ def trial(session: Session, comparison: Comparison, judging: Judging, *, seconds
     )
 
 
-def measurements(engine: Engine) -> list[tuple[int, str]]:
+def measurements(engine: Engine) -> list[tuple[int, bytes]]:
     with reading(engine) as session:
         return [
             tuple(row)
-            for row in session.execute(text("SELECT id, measurement FROM measurements ORDER BY id"))
+            for row in session.execute(text("SELECT id, content FROM measurement_blocks ORDER BY id"))
         ]
 
 
@@ -137,7 +138,7 @@ def test_what_a_worker_kept_is_judged_as_what_is_matched_anew_and_as_the_library
                 session.execute(text("DELETE FROM plans"))
         with reading(engine) as session:
             for pair in slice_pairs_of(session, first.id):
-                assert (load_planned(session, pair.id) is not None) is is_kept
+                assert (load_planned(session, pair) is not None) is is_kept
             trials.append([trial(session, first, judging) for judging in judgings])
     assert repr(trials[0]) == repr(trials[1])  # NaN differs from itself
     for judging, seen in zip(judgings, trials[0], strict=True):
@@ -178,8 +179,8 @@ def test_a_plan_with_names_that_no_encoding_has_is_not_kept() -> None:
     plan = SlicePlan(
         SliceListing(Coordinates(0), Path()), SliceListing(Coordinates(0), Path()), (), (), (), ()
     )
-    assert pack(Planned(plan, ())) is not None
-    assert pack(Planned(replace(plan, notes=("\ud800",)), ())) is None
+    assert pack_rest(plan) is not None
+    assert pack_rest(replace(plan, unmatched_golden=("\ud800",))) is None
 
 
 def test_the_name_of_a_rule_set_leaves_thresholds_as_they_are(
@@ -281,7 +282,7 @@ def test_match_sets_follow(engine: Engine, sqlite_url: str, dumps: tuple[Path, P
         limits = {pair.judgement.limits for pair in slice_pairs_of(session, results)}
     assert limits == {SENSITIVE}
     with reading(engine) as session:
-        kept = [load_planned(session, pair.id) for pair in slice_pairs_of(session, results)]
+        kept = [load_planned(session, pair) for pair in slice_pairs_of(session, results)]
     assert kept
     assert None not in kept
 

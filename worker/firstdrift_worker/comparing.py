@@ -6,7 +6,12 @@ Every step is kept before the next begins, so that a job taken over from a dead 
 under other rules, does only what has not been done.
 """
 
+import time
+from collections import deque
 from collections.abc import Callable, Mapping
+from typing import Final
+
+from msgspec.structs import replace
 
 from firstdrift.catalogue.comparisons import results
 from firstdrift.catalogue.comparisons.baselines import noise_places
@@ -16,15 +21,20 @@ from firstdrift.catalogue.engine import reading
 from firstdrift.catalogue.jobs.queue import finish_job
 from firstdrift.comparison.clock import Clock
 from firstdrift.comparison.session import ComparisonSession
+from firstdrift.comparison.side_by_side import SideBySide, started
 from firstdrift.comparison.stages import left_over, plan_slices, without_noise
 from firstdrift.groups import firsts, seconds
 from firstdrift.model.slice import Dump, Slice, SliceListing
 from firstdrift.verdict.judgement import Counts, Findings
 from firstdrift.wording.message import Message
 from firstdrift_worker.indexing import Indexed, index_dump, read_indexed, with_merged
+from firstdrift_worker.lanes import LaneTask, WorkerLane
 from firstdrift_worker.measuring import Measurer
 from firstdrift_worker.storage import CatalogueStorage, DumpPair
 from firstdrift_worker.work import Work
+
+_WORTH_LANES: Final = 3.0
+"""Seconds that slices take one after the other, from which processes for them pay off."""
 
 STAGES = ("index", "match", "measure", "store")
 """What the time of a comparison is spent on."""
@@ -55,11 +65,48 @@ def compare_dumps(work: Work, comparison_id: int, measurer: Measurer) -> None:
     storage = CatalogueStorage(work, comparison, pair, measurer, baseline)
     options = comparison.options
     judging = ComparisonSession(storage, options.rules, options.thresholds)
-    judging.run(range(len(pairing.pairs)))
+    lanes = LaneTask(
+        work.engine.url.render_as_string(hide_password=False),
+        work.lease.claim,
+        comparison_id,
+        (golden.id, target.id),
+        pairing,
+        measurer.processes,
+        measurer.roots,
+        work.limits,
+    )
+    _judge_all(work, judging, storage, None if measurer.is_isolated else lanes)
     if pairing.pairs and not storage.saved:
         raise (golden.damages + target.damages)[0]
     findings = judging.conclude(len(pairing.unmatched_golden))
     _finish(work, comparison, pair, findings, storage.saved, clock)
+
+
+def _judge_all(
+    work: Work, judging: ComparisonSession, storage: CatalogueStorage, task: LaneTask | None
+) -> None:
+    """Judge all pairs of slices, side by side where that is sooner done: the first one that is new tells."""
+    slices = len(storage.slice_ids)
+    left = deque(range(slices))
+    seconds = 0.0
+    while left and not seconds:
+        position = left.popleft()
+        if not judging.recall(position):
+            since = time.monotonic()
+            judging.look_at(position)
+            seconds = time.monotonic() - since
+    count = min(task.processes, len(left)) if task is not None else 1
+    if task is None or count == 1 or seconds * len(left) < _WORTH_LANES:
+        judging.run(left)
+        return
+    of_each = replace(task, processes=task.processes // count)
+
+    def tell(judged: int, done: int, total: int) -> None:
+        stage = Message.of("stage.measuring", left=total - done)
+        work.progress(min(judged, slices - 1), slices, done / total if total else 0.0, stage)
+
+    with started(lambda: WorkerLane(of_each), count) as lanes:
+        SideBySide(judging, storage, lanes, tell, work.check).run(left)
 
 
 def _look_at(work: Work, golden: Indexed, target: Indexed) -> Callable[[Dump, SliceListing], Slice]:

@@ -40,10 +40,15 @@ def index_dump(work: Work, path: Path, known: int | None) -> Indexed:
         with reading(work.engine) as session:
             found = dumps.find_dump(session, path, files)
         known = found.id if found else _add_dump(work, path, files)
+    return load_indexed(work, known)
+
+
+def load_indexed(work: Work, dump_id: int) -> Indexed:
+    """Return a dump that is indexed."""
     with reading(work.engine) as session:
-        dump = dumps.load_dump(session, known)
-        slices = dumps.slices_of_dump(session, known)
-    return Indexed(known, dump, {indexed.listing: indexed for indexed in slices})
+        dump = dumps.load_dump(session, dump_id)
+        slices = dumps.slices_of_dump(session, dump_id)
+    return Indexed(dump_id, dump, {indexed.listing: indexed for indexed in slices})
 
 
 def with_merged(work: Work, indexed: Indexed, listings: Iterable[SliceListing]) -> Indexed:

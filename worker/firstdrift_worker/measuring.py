@@ -111,6 +111,9 @@ class Measurer(AbstractContextManager["Measurer"]):
 
     with Measurer(processes=4) as measurer:
         for chunk, measurements in measurer.measure(plan, indexes, bytes_to_come, check): ...
+
+    Attributes:
+        processes: how many measure at once; likewise is_isolated and roots, as they were given.
     """
 
     def __init__(
@@ -123,9 +126,9 @@ class Measurer(AbstractContextManager["Measurer"]):
             isolated: nothing is measured in this process, however little it is.
             roots: real paths of the directories outside of which nothing is read; None for no bounds.
         """
-        self._processes = processes
-        self._isolated = isolated
-        self._roots = roots
+        self.processes = processes
+        self.is_isolated = isolated
+        self.roots = roots
         self._pool: ProcessPoolExecutor | None = None
 
     def __exit__(self, *_: object) -> None:
@@ -145,7 +148,7 @@ class Measurer(AbstractContextManager["Measurer"]):
         """
         chunks = _UnderWay(split_into_chunks(plan, indexes))
         is_much = bytes_to_come >= WORTH_A_POOL
-        in_pool = self._isolated or (is_much and (self._processes > 1 or self._roots is not None))
+        in_pool = self.is_isolated or (is_much and (self.processes > 1 or self.roots is not None))
         measure = partial(measure_chunk, bytes_to_come=bytes_to_come)
         with ThreadPoolExecutor(1) as thread:
             try:
@@ -153,7 +156,7 @@ class Measurer(AbstractContextManager["Measurer"]):
                     if in_pool:
                         self._start_in_pool(chunks, partial(_within_time, measure))
                     else:
-                        chunks.start(thread, measure, 2 * self._processes)
+                        chunks.start(thread, measure, 2 * self.processes)
                     yield from chunks.done(check)
                     while chunks.suspects and not chunks.running:
                         yield from self._measure_alone(chunks.suspects.pop(), check)
@@ -162,7 +165,7 @@ class Measurer(AbstractContextManager["Measurer"]):
 
     def _start_in_pool(self, chunks: _UnderWay, measure: _Measure) -> None:
         try:
-            chunks.start(self._open_pool(), measure, 2 * self._processes)
+            chunks.start(self._open_pool(), measure, 2 * self.processes)
         except BrokenProcessPool:
             if not chunks.running:
                 self._close_pool()
@@ -173,7 +176,7 @@ class Measurer(AbstractContextManager["Measurer"]):
         Raises:
             FirstdriftError: as `check`.
         """
-        if not self._isolated and (self._roots is None or pair.data_bytes < WORTH_A_POOL):
+        if not self.is_isolated and (self.roots is None or pair.data_bytes < WORTH_A_POOL):
             return shown(pair, measured)
         future = self._open_pool().submit(_look_within_time, pair, measured)
         while not wait((future,), _CHECK_SECONDS).done:
@@ -206,7 +209,7 @@ class Measurer(AbstractContextManager["Measurer"]):
             context = multiprocessing.get_context("forkserver")
             context.set_forkserver_preload([OUTLASTS, __name__])
             self._pool = ProcessPoolExecutor(
-                self._processes, context, initializer=_start_in_pool, initargs=(self._roots,)
+                self.processes, context, initializer=_start_in_pool, initargs=(self.roots,)
             )
         return self._pool
 

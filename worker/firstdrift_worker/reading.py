@@ -8,9 +8,9 @@ What is in the catalogue already is not read again.
 import time
 from pathlib import Path
 
-from firstdrift.catalogue.dumps import single_dump as one_dump
+from firstdrift.catalogue.dumps.computed import add_computed, computed_of_slice
+from firstdrift.catalogue.dumps.nodes import Place
 from firstdrift.catalogue.dumps.records import load_slice
-from firstdrift.catalogue.dumps.single_dump import Place
 from firstdrift.catalogue.engine import reading
 from firstdrift.catalogue.jobs.queue import finish_job
 from firstdrift.comparison.single_dump import TensorView, view_recorded, view_values
@@ -45,7 +45,7 @@ def _compute(work: Work, slice_id: int, number: int, slices: int) -> None:
     """Compute the statistics of the tensors of which none are known, and keep them as they come."""
     with reading(work.engine) as session:
         read = load_slice(session, slice_id)
-        done = one_dump.computed_of_slice(session, slice_id)
+        done = computed_of_slice(session, slice_id)
     left: list[tuple[Place, TensorRecord]] = [
         ((node.order, position), record)
         for node in read.nodes
@@ -59,7 +59,7 @@ def _compute(work: Work, slice_id: int, number: int, slices: int) -> None:
         found[place] = view_values(record)
         if time.monotonic() > keep_at or count == len(left) - 1:
             with work.writing() as session:
-                one_dump.add_computed(session, slice_id, found)
+                add_computed(session, slice_id, found)
             found, keep_at = {}, time.monotonic() + KEEP_SECONDS
             remaining = len(left) - count - 1
             stage = Message.of("stage.computing", left=remaining)

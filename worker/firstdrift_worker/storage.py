@@ -1,6 +1,6 @@
 """The catalogue as the storage of a comparison: what is done is kept at once, and not done again."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from msgspec.structs import replace
@@ -19,6 +19,7 @@ from firstdrift.groups import not_in
 from firstdrift.matching.plan import Messages, SlicePairing, SlicePlan, TensorPair
 from firstdrift.metrics.measurement import Measurement, MeasurementKind
 from firstdrift.model.slice import Coordinates, Slice
+from firstdrift.processes.packed import pack, unpack
 from firstdrift.verdict.baseline import Noise
 from firstdrift.verdict.judgement import Finding, SliceJudgement
 from firstdrift.verdict.series import with_bad_output
@@ -49,6 +50,7 @@ class CatalogueStorage:
 
     Attributes:
         saved: what was kept of each pair of slices, by position.
+        slice_ids: ids of the golden and the target slice of each pair.
     """
 
     def __init__(
@@ -63,8 +65,9 @@ class CatalogueStorage:
         self.saved: dict[int, SavedSlice] = {}
         self._work, self._comparison, self._measurer, self._baseline = work, comparison, measurer, baseline
         self._golden, self._target = pair.golden, pair.target
-        self._slice_ids = pair.slice_ids()
+        self.slice_ids = pair.slice_ids()
         self._slices: tuple[Slice, Slice] | None = None
+        self._tell: Callable[[int, int, int], None] | None = None
 
     def kept(self, position: int) -> SliceJudgement | None:
         """Return what was kept of a pair for this revision, or found of it before edits were made."""
@@ -88,7 +91,7 @@ class CatalogueStorage:
     def planned(self, position: int, clock: Clock) -> Planned | None:
         """Read and match a pair of slices."""
         self._progress(position, 0, Message.of("stage.reading"))
-        golden_id, target_id = self._slice_ids[position]
+        golden_id, target_id = self.slice_ids[position]
         with clock.measure("index"):
             golden = read_indexed(self._work, self._golden, golden_id)
             target = read_indexed(self._work, self._target, target_id)
@@ -101,12 +104,12 @@ class CatalogueStorage:
 
     def measured(self, position: int, plan: SlicePlan) -> list[Measurement]:
         """Measure what has not been measured before, and keep it as it comes."""
-        ids = self._slice_ids[position]
+        ids = self.slice_ids[position]
         keys = results.pair_keys(plan.pairs)
         measured = self._measured_before(ids, plan, keys)
         new = not_in(range(len(plan.pairs)), measured)
         bytes_here = sum(plan.pairs[index].data_bytes for index in new)
-        bytes_to_come = bytes_here * (len(self._slice_ids) - position)
+        bytes_to_come = bytes_here * (len(self.slice_ids) - position)
         left = len(new)
         self._progress(position, 0, Message.of("stage.measuring", left=left))
         for chunk, measurements in self._measurer.measure(plan, new, bytes_to_come, self._work.check):
@@ -117,6 +120,8 @@ class CatalogueStorage:
             measured |= of_chunk
             left -= len(of_chunk)
             self._progress(position, 1 - left / len(new), Message.of("stage.measuring", left=left))
+            if self._tell is not None:
+                self._tell(position, len(new) - left, len(new))
         return [measured[index] for index in range(len(plan.pairs))]
 
     def _measured_before(
@@ -139,7 +144,7 @@ class CatalogueStorage:
     def shown(self, position: int, pair: TensorPair, measured: Measurement) -> Messages:
         """Look at a pair of tensors from near, unless another comparison of the two slices did."""
         with reading(self._work.engine) as session:
-            origins = results.origins_known(session, *self._slice_ids[position])
+            origins = results.origins_known(session, *self.slice_ids[position])
         place = pair.golden_node, pair.target_node, pair.target.label
         before = (one.shown for one in origins if (one.golden, one.target, one.tensor) == place)
         return next(filter(None, before), ()) or self._measurer.look(pair, measured, self._work.check)
@@ -155,6 +160,18 @@ class CatalogueStorage:
         said = without_details(result.judgement)
         self.saved[position] = SavedSlice(said, count_unreadable(result), clock.seconds)
 
+    def divide(self, tell: Callable[[int, int, int], None]) -> None:
+        """Know that this is a lane, which tells another process how far it is."""
+        self._tell = tell
+
+    def hand_over(self, position: int) -> bytes:
+        """Give what the catalogue does not tell of a pair that was kept in a lane."""
+        return pack(self.saved.pop(position))
+
+    def take(self, position: int, kept: bytes) -> None:
+        """Know what a lane kept of a pair."""
+        self.saved[position] = unpack(SavedSlice, kept)
+
     def settle(self, position: int, bad: Finding) -> None:
         """Let the logits of a pair be bad."""
         saved = self.saved[position]
@@ -166,12 +183,10 @@ class CatalogueStorage:
         self.saved[position] = replace(saved, judgement=settled)
 
     def _place(self, position: int) -> SlicePlace:
-        return SlicePlace(
-            self._comparison.id, self._comparison.revision, position, *self._slice_ids[position]
-        )
+        return SlicePlace(self._comparison.id, self._comparison.revision, position, *self.slice_ids[position])
 
     def _progress(self, position: int, share: float, stage: Message) -> None:
-        self._work.progress(position, len(self._slice_ids), share, stage)
+        self._work.progress(position, len(self.slice_ids), share, stage)
 
 
 def _is_still_good(measurement: Measurement, pair: TensorPair) -> bool:

@@ -5,13 +5,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 from sqlalchemy import Engine
 from sqlalchemy.orm import Session
 
 from firstdrift.catalogue.engine import writing
-from firstdrift.catalogue.jobs.lease import Lease
-from firstdrift.catalogue.jobs.queue import SLICE_STEPS, confirm
+from firstdrift.catalogue.jobs.queue import SLICE_STEPS, Claim, confirm
 from firstdrift.errors import DumpUnreadableError, LimitError
 from firstdrift.processes.limits import Limits, reading_time
 from firstdrift.wording.message import Message
@@ -19,6 +19,20 @@ from firstdrift.wording.message import Message
 
 class WorkerStoppedError(Exception):
     """The worker was asked to stop."""
+
+
+class Held(Protocol):
+    """A job that is held, by this process or by the one that it helps."""
+
+    @property
+    def claim(self) -> Claim:
+        """The job, in these hands."""
+
+    def check(self) -> None:
+        """Return if the work should go on; raise as `Work.check` does if not."""
+
+    def progress(self, done: int, total: int, stage: Message) -> None:
+        """Say how far the job is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +43,7 @@ class Work:
     """
 
     engine: Engine
-    lease: Lease
+    lease: Held
     stopping: threading.Event
     limits: Limits | None = None
 

@@ -3,12 +3,12 @@
 from collections.abc import Mapping
 from pathlib import Path
 
-from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from firstdrift.catalogue.comparisons.records import Comparison, get_comparison
 from firstdrift.catalogue.comparisons.slice_pairs import slice_pairs_of
-from firstdrift.catalogue.tables import JobState, RowEntry
+from firstdrift.catalogue.comparisons.tree import row_fields
+from firstdrift.catalogue.tables import JobState
 from firstdrift.errors import NotInCatalogueError, SettingsError
 from firstdrift.model.slice import Coordinates
 from firstdrift.verdict.baseline import QUIET, Noise
@@ -37,19 +37,17 @@ def load_noise(session: Session, places: Mapping[Coordinates, int], golden: Coor
     """Read the errors of the nodes of a golden slice in the healthy run; none if it has no such slice."""
     if golden not in places:
         return QUIET
-    columns = RowEntry.__table__.c
-    found = session.execute(
-        select(columns.golden, columns.input_error, columns.output_error).where(
-            columns.slice_pair_id == places[golden], columns.match.is_not(None)
-        )
-    )
+    names = ("tree.golden", "tree.match", "judgement.input_error", "judgement.output_error")
+    found = row_fields(session, places[golden], *names)
     inputs: dict[str, float] = {}
     outputs: dict[str, float] = {}
-    for names, given, gave in found:
+    for nodes, match, given, gave in found:
+        if match is None:
+            continue
         if given is not None:
-            inputs |= dict.fromkeys(names, given)
+            inputs |= dict.fromkeys(nodes, given)
         if gave is not None:
-            outputs |= dict.fromkeys(names, gave)
+            outputs |= dict.fromkeys(nodes, gave)
     return Noise(inputs, outputs)
 
 

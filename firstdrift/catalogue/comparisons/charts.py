@@ -1,22 +1,17 @@
 """What charts are drawn from: few columns of many rows, as lists, and no record for each.
 
-`slice_pair` is the id of a `SlicePair`. Words (verdicts, classes) stay the
-text they are in the database.
+`slice_pair` is the id of a `SlicePair`. Words (verdicts, classes) are their texts.
 """
 
-import math
-import sys
 from collections.abc import Collection
+from heapq import nlargest
 from typing import Any
 
 from msgspec import Struct
-from sqlalchemy import Select, String, func, or_, select, type_coerce
 from sqlalchemy.orm import Session
 
-from firstdrift.catalogue.tables import RowEntry, SlicePairEntry
-
-# Tables, not entries: rows of entries take twice the time.
-_SLICES, _ROWS = SlicePairEntry.__table__.c, RowEntry.__table__.c
+from firstdrift.catalogue.comparisons.overview import load_overview, overviews_of
+from firstdrift.catalogue.comparisons.tree import row_fields, rows_at
 
 
 class LayerErrors(Struct, frozen=True):
@@ -74,79 +69,67 @@ def layer_errors(
     session: Session, comparison_id: int, positions: Collection[int] | None = None
 ) -> LayerErrors:
     """Read the output errors of the layers of all slices of a comparison, or of those at some positions."""
-    query = (
-        select(
-            _SLICES.position,
-            func.coalesce(_ROWS.path, ""),
-            _ROWS.index,
-            _ROWS.last,
-            type_coerce(_ROWS.verdict, String),
-            type_coerce(_ROWS.node_class, String),
-            _ROWS.output_error,
-        )
-        .join_from(SlicePairEntry.__table__, RowEntry.__table__, _ROWS.slice_pair_id == _SLICES.id)
-        .where(_SLICES.comparison_id == comparison_id, _SLICES.complete, _ROWS.is_layer)
-        .order_by(_SLICES.position, _ROWS.order)
+    layers = [
+        (position, layer)
+        for position, overview in overviews_of(session, comparison_id, positions).items()
+        for layer in overview.layers
+    ]
+    return LayerErrors(
+        positions=[position for position, _ in layers],
+        paths=[layer.path for _, layer in layers],
+        rows=[layer.row for _, layer in layers],
+        lasts=[layer.last for _, layer in layers],
+        verdicts=[layer.verdict.value for _, layer in layers],
+        classes=[layer.node_class.value for _, layer in layers],
+        errors=[layer.output_error for _, layer in layers],
     )
-    if positions is not None:
-        query = query.where(_SLICES.position.in_(positions))
-    return LayerErrors(*_columns(session, query, 7))
 
 
 def node_errors(session: Session, slice_pair: int) -> NodeErrors:
     """Read the input and output errors of the nodes of a slice, in the order of the tree."""
-    here = _ROWS.slice_pair_id == slice_pair
-    query = (
-        select(_ROWS.index, _ROWS.input_error, _ROWS.output_error, type_coerce(_ROWS.node_class, String))
-        .where(here, _ROWS.input_error.is_not(None), _ROWS.output_error.is_not(None))
-        .order_by(_ROWS.index)
+    names = ("judgement.input_error", "judgement.output_error", "judgement.node_class", "tree.match")
+    inputs, outputs, classes, matches = _columns(session, slice_pair, *names)
+    both = [row for row, errors in enumerate(zip(inputs, outputs, strict=True)) if None not in errors]
+    return NodeErrors(
+        rows=both,
+        inputs=[inputs[row] for row in both],
+        outputs=[outputs[row] for row in both],
+        classes=[classes[row].value for row in both],
+        matched=len(matches) - matches.count(None),
+        with_input=len(inputs) - inputs.count(None),
+        with_output=len(outputs) - outputs.count(None),
     )
-    matched = session.scalar(select(func.count()).where(here, ~_ROWS.is_unmatched)) or 0
-    known = select(func.count(_ROWS.input_error), func.count(_ROWS.output_error)).where(here)
-    with_input, with_output = session.execute(known).one()
-    rows, inputs, outputs, classes = _columns(session, query, 4)
-    return NodeErrors(rows, inputs, outputs, classes, matched, with_input, with_output)
 
 
 def has_points(session: Session, slice_pair: int) -> bool:
     """Tell whether a node of a slice has both errors, and one that a logarithmic axis can show."""
-    errors = _ROWS.input_error, _ROWS.output_error
-    shown = or_(*(error.between(math.ulp(0.0), sys.float_info.max) for error in errors))
-    here = (_ROWS.slice_pair_id == slice_pair, *(error.is_not(None) for error in errors), shown)
-    return session.scalar(select(_ROWS.index).where(*here).limit(1)) is not None
+    return load_overview(session, slice_pair).has_points
 
 
 def names_of_rows(session: Session, slice_pair: int, rows: Collection[int]) -> dict[int, str]:
     """Give the names of rows: of the target node, where there is none of the golden node."""
-    query = select(_ROWS.index, _ROWS.target, _ROWS.golden).where(
-        _ROWS.slice_pair_id == slice_pair, _ROWS.index.in_(rows)
-    )
-    return {index: next(iter(target or golden), "") for index, target, golden in session.execute(query)}
+    found = (row.tree for row in rows_at(session, slice_pair, rows))
+    return {tree.index: next(iter(tree.target or tree.golden), "") for tree in found}
 
 
 def most_amplified(session: Session, slice_pair: int, limit: int) -> list[AmplifiedNode]:
     """List the nodes of a slice that make the most of the error they are given, the strongest first."""
-    query = (
-        select(
-            _ROWS.index,
-            _ROWS.target,
-            _ROWS.golden,
-            _ROWS.input_error,
-            _ROWS.output_error,
-            _ROWS.amplification,
-            type_coerce(_ROWS.node_class, String),
-        )
-        .where(_ROWS.slice_pair_id == slice_pair, _ROWS.input_error.is_not(None), _ROWS.amplification > 0)
-        .order_by(_ROWS.amplification.desc(), _ROWS.order)
-        .limit(limit)
+    names = ("input_error", "output_error", "amplification", "node_class")
+    judged = _columns(session, slice_pair, "tree.order", *(f"judgement.{name}" for name in names))
+    ranked = (
+        (amplification, -order, row, given, gave, node_class)
+        for row, (order, given, gave, amplification, node_class) in enumerate(zip(*judged, strict=True))
+        if given is not None and (amplification or 0) > 0
     )
+    strongest = nlargest(limit, ranked)
+    named = names_of_rows(session, slice_pair, [row for _, _, row, *_ in strongest])
     return [
-        AmplifiedNode(index, next(iter(target or golden), ""), *rest)
-        for index, target, golden, *rest in session.execute(query)
+        AmplifiedNode(row, named[row], given, gave, amplification, node_class.value)
+        for amplification, _, row, given, gave, node_class in strongest
     ]
 
 
-def _columns(session: Session, query: Select[*tuple[Any, ...]], width: int) -> list[list[Any]]:
-    """Run a query; give a list for each of its columns."""
-    found = session.execute(query).fetchall()
-    return list(map(list, zip(*found, strict=True))) if found else [[] for _ in range(width)]
+def _columns(session: Session, slice_pair: int, *names: str) -> list[list[Any]]:
+    """Read fields of all rows: a list for each."""
+    found = list(row_fields(session, slice_pair, *names))
+    return [list(column) for column in zip(*found, strict=True)] or [[] for _ in names]

@@ -4,20 +4,23 @@ Which rows a tree shows, when some are open and some are filtered out, depends o
 the rows themselves are looked up only for the window that is seen.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from enum import StrEnum
 
 import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
-from sqlalchemy import String, select, type_coerce
+from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from firstdrift.catalogue.columns import storable
+from firstdrift.catalogue.blocks import contents
+from firstdrift.catalogue.comparisons.kept import KeptRow
 from firstdrift.catalogue.comparisons.patterns import names_matching
-from firstdrift.catalogue.tables import PairEntry, RowEntry, SlicePairEntry
+from firstdrift.catalogue.comparisons.tree import row_fields
+from firstdrift.catalogue.packing import pack, unpack_arrays
+from firstdrift.catalogue.tables import BAD, RowBlockEntry, SlicePairEntry
 from firstdrift.model.node import Direction, NodeKind
-from firstdrift.verdict.judgement import NodeClass, Verdict
+from firstdrift.verdict.judgement import ORIGINS, NodeClass, Verdict
 
 Integers = npt.NDArray[np.int32]
 Codes = npt.NDArray[np.int8]
@@ -68,37 +71,38 @@ class Outline(Struct, frozen=True, eq=False):
 
 def load_outline(session: Session, slice_pair: int) -> Outline:
     """Read the outline of the tree of a slice pair."""
-    columns = RowEntry.__table__.c
-    found = session.execute(
-        select(*(type_coerce(columns[name], kind) if kind else columns[name] for name, kind in _READ.items()))
-        .where(columns.slice_pair_id == slice_pair)
-        .order_by(columns.index)
-    ).all()
-    read = dict(zip(_READ, zip(*found, strict=True) if found else [()] * len(_READ), strict=True))
-    own = np.array(read["is_origin"], np.bool_)
-    own[rows_with_pairs(session, slice_pair)] = True
+    blocks = [content for _, content in contents(session, _ROWS, slice_pair)] or [pack(KeptRow, ())]
+    arrays = (unpack_arrays(KeptRow, block, _READ) for block in blocks)
+    columns = list(map(np.concatenate, zip(*arrays, strict=True)))
+    parent, last, order, verdict, node_class, kind, direction, match, output_error, amplification, pair = (
+        columns
+    )
+    origin = np.isin(node_class, [CLASSES.index(known) for known in ORIGINS])
     return Outline(
-        parent=parents_of(read["parent"]),
-        last=np.array(read["last"], np.int32),
-        order=np.array(read["order"], np.int32),
-        verdict=codes_of(read["verdict"], VERDICTS),
-        node_class=codes_of(read["node_class"], CLASSES),
-        kind=codes_of(read["kind"], KINDS),
-        direction=codes_of(read["direction"], DIRECTIONS),
-        bad=np.array(read["is_bad"], np.bool_),
-        origin=np.array(read["is_origin"], np.bool_),
-        unmatched=np.array(read["is_unmatched"], np.bool_),
-        output_error=np.array(read["output_error"], np.float64),
-        amplification=np.array(read["amplification"], np.float64),
-        overflow=_overflow(session, slice_pair, len(found)),
-        own=own,
+        parent=parent.astype(np.int32),
+        last=last.astype(np.int32),
+        order=order.astype(np.int32),
+        verdict=verdict,
+        node_class=node_class,
+        kind=kind,
+        direction=direction,
+        bad=np.isin(verdict, [VERDICTS.index(known) for known in BAD]),
+        origin=origin,
+        unmatched=match < 0,
+        output_error=output_error,
+        amplification=amplification,
+        overflow=_overflow(session, slice_pair, len(parent)),
+        own=origin | (pair >= 0),
     )
 
 
-_WORDS = ("verdict", "node_class", "kind", "direction")
-_PLAIN = ("parent", "last", "order", "is_bad", "is_origin", "is_unmatched", "output_error", "amplification")
-_READ: dict[str, type[String] | None] = dict.fromkeys(_WORDS, String) | dict.fromkeys(_PLAIN)
-"""The columns of an outline; words stay the text they are in the database."""
+_ROWS = RowBlockEntry.__table__
+_READ = (
+    *("tree.parent", "tree.last", "tree.order", "judgement.verdict", "judgement.node_class"),
+    *("tree.kind", "tree.direction", "tree.match"),
+    *("judgement.output_error", "judgement.amplification", "first_pair"),
+)
+"""The fields of rows that an outline takes."""
 
 
 def parents_of(indexes: Iterable[int | None]) -> Integers:
@@ -111,30 +115,17 @@ def _overflow(session: Session, slice_pair: int, rows: int) -> Codes:
     judgement = session.scalar(select(SlicePairEntry.judgement).where(SlicePairEntry.id == slice_pair))
     levels = {found.node: LEVELS.index(found.level) for found in (judgement.overflow if judgement else ())}
     if levels:
-        named = select(RowEntry.index, RowEntry.golden, RowEntry.target)
-        for index, golden, target in session.execute(named.where(RowEntry.slice_pair_id == slice_pair)):
+        named = enumerate(row_fields(session, slice_pair, "tree.golden", "tree.target"))
+        for index, (golden, target) in named:
             codes[index] = levels.get((target or golden)[0], -1)
     return codes
 
 
-def rows_with_pairs(session: Session, slice_pair: int) -> Integers:
-    """Return the indexes of the rows of which tensors were compared."""
-    found = session.scalars(select(PairEntry.row).where(PairEntry.slice_pair_id == slice_pair).distinct())
-    return np.fromiter(found, np.int32)
-
-
 def rows_containing(session: Session, slice_pair: int, text: str) -> Integers:
     """Return the indexes of the rows whose names or label contain a text, upper or lower case."""
-    columns = RowEntry.__table__.c
-    found = session.scalars(
-        select(columns.index)
-        .where(
-            columns.slice_pair_id == slice_pair,
-            columns.search.contains(storable(text.lower()), autoescape=True),
-        )
-        .order_by(columns.index)
-    )
-    return np.fromiter(found, np.int32)
+    wanted = text.lower()
+    named = enumerate(_searched(session, slice_pair))
+    return np.array([index for index, names in named if wanted in names], np.int32)
 
 
 def rows_matching(session: Session, slice_pair: int, pattern: str) -> Integers:
@@ -143,9 +134,14 @@ def rows_matching(session: Session, slice_pair: int, pattern: str) -> Integers:
     Raises:
         SettingsError: it is no regular expression, or one that takes too much.
     """
-    columns = RowEntry.__table__.c
-    named = select(columns.index, columns.search).where(columns.slice_pair_id == slice_pair)
-    return names_matching(pattern, session.execute(named.order_by(columns.index)))
+    return names_matching(pattern, enumerate(_searched(session, slice_pair)))
+
+
+def _searched(session: Session, slice_pair: int) -> Iterator[str]:
+    """Write down by what each row is found: label, and names and module paths of either side."""
+    names = ("tree.label", "tree.path", "paths", "tree.golden", "tree.target")
+    for label, path, paths, golden, target in row_fields(session, slice_pair, *names):
+        yield "\n".join(dict.fromkeys((label, path or "", *paths, *golden, *target))).lower()
 
 
 def codes_of(words: Iterable[str], known: Sequence[StrEnum]) -> Codes:

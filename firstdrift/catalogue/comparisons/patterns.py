@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import numpy.typing as npt
-from sqlalchemy import Row
 
 from firstdrift.errors import SettingsError
 from firstdrift.wording.message import Message
@@ -39,7 +38,7 @@ _WHY: Final = {
 """What is said of the mistakes that are made most, by the first word of what `regex` says of them."""
 
 
-def names_matching(pattern: str, named: Iterable[Row[int, str] | tuple[int, str]]) -> npt.NDArray[np.int32]:
+def names_matching(pattern: str, named: Iterable[tuple[int, str]]) -> npt.NDArray[np.int32]:
     """Return the indexes of the names that match a regular expression, upper or lower case.
 
     Raises:

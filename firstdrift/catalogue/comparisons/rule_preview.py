@@ -6,29 +6,30 @@
 Nothing is measured and no tensor is read.
 """
 
-from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
 
 from msgspec import Struct
 from msgspec.structs import replace
-from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
+from firstdrift.catalogue.comparisons.kept import row_of_match
+from firstdrift.catalogue.comparisons.measurements import load_measurements, pair_keys
+from firstdrift.catalogue.comparisons.overview import Tally, load_overview, tally_of
+from firstdrift.catalogue.comparisons.planned import load_planned
 from firstdrift.catalogue.comparisons.records import Comparison, Judging
-from firstdrift.catalogue.comparisons.results import load_measurements, load_planned, pair_keys
 from firstdrift.catalogue.comparisons.slice_pairs import SlicePair
+from firstdrift.catalogue.dumps.nodes import dtypes_of_slices
 from firstdrift.catalogue.matches.match_preview import PreviewStorage, load_bench
-from firstdrift.catalogue.tables import BAD, PairEntry, RowEntry, TensorEntry
 from firstdrift.comparison.clock import Clock
 from firstdrift.comparison.in_memory import KeptResults
-from firstdrift.comparison.report import Options, SliceResult
+from firstdrift.comparison.report import Options
 from firstdrift.comparison.session import ComparisonSession, Planned, in_time
 from firstdrift.groups import firsts
 from firstdrift.matching.plan import SlicePlan
 from firstdrift.metrics.measurement import Measurement, MeasurementKind
 from firstdrift.verdict.findings import conclude
-from firstdrift.verdict.judgement import OWN_RULES, Counts, Findings, NodeClass
+from firstdrift.verdict.judgement import Findings
 from firstdrift.verdict.movable_thresholds import DEFAULTS
 from firstdrift.verdict.tree import TreeRow
 from firstdrift.wording.message import Message
@@ -50,32 +51,6 @@ class Measured(Struct, frozen=True, eq=False):
     rows: tuple[TreeRow, ...]
     measurements: tuple[Measurement, ...]
     missing: int
-
-
-class Tally(Struct, frozen=True):
-    """How many nodes and pairs of a slice, or of several, are what.
-
-    Attributes:
-        counts: of pairs, by verdict.
-        classes: of nodes, by what they did to the error; likewise verdicts, by their verdict, without those
-            that have no partner.
-        rules: of nodes, by the rule that flags them: a class of ours, or the id of the reason that
-            another tool's rule gives.
-    """
-
-    counts: Counts = Counts()
-    classes: Mapping[str, int] = {}
-    verdicts: Mapping[str, int] = {}
-    rules: Mapping[str, int] = {}
-
-    def __add__(self, other: "Tally") -> "Tally":
-        """Add up."""
-        return Tally(
-            self.counts + other.counts,
-            Counter(self.classes) + Counter(other.classes),
-            Counter(self.verdicts) + Counter(other.verdicts),
-            Counter(self.rules) + Counter(other.rules),
-        )
 
 
 class Trial(Struct, frozen=True):
@@ -109,7 +84,7 @@ def load_measured(session: Session, pair: SlicePair, options: Options) -> Measur
 
     Its nodes are matched anew, as a worker does it, if this version has not judged it yet.
     """
-    known = load_planned(session, pair.id)
+    known = load_planned(session, pair)
     if known is not None:
         planned, made = known
         return Measured(planned.plan, planned.rows, made, 0)
@@ -191,7 +166,14 @@ class _OtherRules(KeptResults, PreviewStorage):
     def tallies(self) -> Iterator[tuple[Tally, Tally]]:
         """Count what is said of each pair of slices that was judged, and what would be said."""
         for position, result in self.results.items():
-            yield stored_tally(self.session, self._pairs[position]), tally_of(result)
+            rows = row_of_match(result)
+            judged = zip(
+                (rows[pair.match] for pair in result.plan.pairs), result.judgement.pairs, strict=True
+            )
+            yield (
+                stored_tally(self.session, self._pairs[position]),
+                tally_of(result.judgement, result.judgement.rows, judged),
+            )
 
 
 def as_it_is(session: Session, comparison: Comparison, pairs: Sequence[SlicePair], first: int = 0) -> Trial:
@@ -203,64 +185,11 @@ def as_it_is(session: Session, comparison: Comparison, pairs: Sequence[SlicePair
     return Trial(whole, whole, (here, here), findings, findings, len(pairs), len(pairs))
 
 
-def tally_of(result: SliceResult) -> Tally:
-    """Count what was said of a slice."""
-    said = result.judgement
-    classes = Counter(str(row.node_class) for row in said.rows)
-    row_of_match = {row.match: row.index for row in result.rows}
-    flagged = (
-        (row_of_match[pair.match], judged.reasons)
-        for pair, judged in zip(result.plan.pairs, said.pairs, strict=True)
-        if judged.verdict in BAD
-    )
-    return Tally(
-        counts=said.counts,
-        classes=classes,
-        verdicts=Counter(str(row.verdict) for row in said.rows if row.node_class is not NodeClass.UNMATCHED),
-        rules=_by_class(classes) if said.rules == OWN_RULES else _by_reason(flagged),
-    )
-
-
 def stored_tally(session: Session, pair: SlicePair) -> Tally:
     """Count what is said of a slice as it is."""
-    columns = RowEntry.__table__.c
-    here = columns.slice_pair_id == pair.id
-    found = session.execute(
-        select(columns.node_class, columns.verdict, func.count())
-        .where(here)
-        .group_by(columns.node_class, columns.verdict)
-    )
-    classes: Counter[str] = Counter()
-    verdicts: Counter[str] = Counter()
-    for node_class, verdict, count in found:
-        classes[str(node_class)] += count
-        if node_class is not NodeClass.UNMATCHED:
-            verdicts[str(verdict)] += count
-    if pair.judgement.rules == OWN_RULES:
-        return Tally(pair.judgement.counts, classes, verdicts, _by_class(classes))
-    columns = PairEntry.__table__.c
-    of_slice = (columns.slice_pair_id == pair.id, columns.verdict.in_(BAD))
-    flagged = session.execute(select(columns.row, columns.reasons).where(*of_slice))
-    return Tally(
-        pair.judgement.counts, classes, verdicts, _by_reason((row, reasons) for row, reasons in flagged)
-    )
+    return load_overview(session, pair.id).tally
 
 
 def dtypes_of(session: Session, pair: SlicePair) -> frozenset[str]:
     """List the dtypes of the tensors of a slice pair."""
-    sides = (pair.golden_slice_id, pair.target_slice_id)
-    return frozenset(
-        session.scalars(select(TensorEntry.dtype).where(TensorEntry.slice_id.in_(sides)).distinct())
-    )
-
-
-def _by_class(classes: Mapping[str, int]) -> dict[str, int]:
-    return {name: count for name, count in classes.items() if name != NodeClass.CLEAN}
-
-
-def _by_reason(flagged: Iterable[tuple[int, Sequence[Message]]]) -> dict[str, int]:
-    rows: defaultdict[str, set[int]] = defaultdict(set)
-    for row, reasons in flagged:
-        for reason in reasons:
-            rows[reason.id].add(row)
-    return {rule: len(those) for rule, those in rows.items()}
+    return dtypes_of_slices(session, (pair.golden_slice_id, pair.target_slice_id))

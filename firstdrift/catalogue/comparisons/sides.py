@@ -1,18 +1,16 @@
 """Which nodes each side of a tree has: what two panes beside each other show, and where a name is found."""
 
 from collections.abc import Collection, Iterable, Mapping
-from typing import Any, TypeAlias
 
 import numpy as np
 from msgspec import Struct
-from sqlalchemy import Row, or_, select
 from sqlalchemy.orm import Session
 
 from firstdrift.catalogue.comparisons.outline import Flags, Integers
-from firstdrift.catalogue.comparisons.tree import rows_of_nodes
-from firstdrift.catalogue.tables import NodeEntry, RowEntry
+from firstdrift.catalogue.comparisons.tree import row_fields, rows_of_nodes
+from firstdrift.catalogue.dumps.nodes import nodes_named
 from firstdrift.groups import known
-from firstdrift.model.node import NodeKind
+from firstdrift.model.node import Node, NodeKind
 
 
 class Sides(Struct, frozen=True, eq=False):
@@ -30,16 +28,11 @@ class Sides(Struct, frozen=True, eq=False):
 
 def load_sides(session: Session, slice_pair: int, rows: int) -> Sides:
     """Read which sides the rows of a slice pair have; `rows` is how many there are."""
-    columns = RowEntry.__table__.c
-    found = session.execute(
-        select(columns.index, columns.golden, columns.target, columns.doubtful).where(
-            columns.slice_pair_id == slice_pair,
-            or_(columns.golden == (), columns.target == (), columns.doubtful),
-        )
-    ).all()
     sides = Sides(np.ones(rows, np.bool_), np.ones(rows, np.bool_), np.zeros(rows, np.bool_))
-    for index, golden, target, doubtful in found:
-        sides.golden[index], sides.target[index], sides.doubtful[index] = bool(golden), bool(target), doubtful
+    found = row_fields(session, slice_pair, "tree.golden", "tree.target", "match.doubtful")
+    for index, (golden, target, doubtful) in enumerate(found):
+        sides.golden[index], sides.target[index] = bool(golden), bool(target)
+        sides.doubtful[index] = bool(doubtful)
     return sides
 
 
@@ -54,24 +47,14 @@ def called(session: Session, slice_id: int, names: Iterable[str]) -> dict[str, t
 
     The rows of matched nodes say what the target calls them; this is what golden ones are called.
     """
-    nodes = _nodes(session, slice_id, set(names))
-    above = _nodes(session, slice_id, set(known(node.parent for node in nodes.values())))
+    nodes = nodes_named(session, slice_id, set(names))
+    above = nodes_named(session, slice_id, set(known(node.parent for node in nodes.values())))
     return {name: (_label(node, above), node.type_name) for name, node in nodes.items()}
 
 
-_Node: TypeAlias = Row[*tuple[Any, ...]]
-
-
-def _label(node: _Node, above: Mapping[str, _Node]) -> str:
+def _label(node: Node, above: Mapping[str, Node]) -> str:
     if node.kind is NodeKind.API:
         return f"{node.path}.{node.call}"
     outer = above.get(node.parent or "")
     inner = node.path.removeprefix(f"{outer.path}.") if outer is not None else node.path
     return f"{inner} #{node.call}" if node.call else inner
-
-
-def _nodes(session: Session, slice_id: int, names: Collection[str]) -> dict[str, _Node]:
-    columns = NodeEntry.__table__.c
-    wanted = (columns.name, columns.path, columns.kind, columns.type_name, columns.call, columns.parent)
-    here = (columns.slice_id == slice_id, columns.name.in_(names))
-    return {node.name: node for node in session.execute(select(*wanted).where(*here))}

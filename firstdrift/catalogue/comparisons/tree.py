@@ -1,36 +1,35 @@
 """The tree of a slice pair and the pairs of its tensors, a window at a time.
 
-`slice_pair` is always the id of a `SlicePair`; `index` is the position
-of a row in pre-order, or of a pair in the plan. Each question is one query that an index answers,
-whatever the size of the tree.
+`slice_pair` is always the id of a `SlicePair`; `index` is the position of a row in pre-order, or of a pair
+in the plan. For a window few blocks are read, whatever the size of the tree.
 """
 
-from collections import defaultdict
-from collections.abc import Collection, Iterator
-from functools import cache
-from operator import itemgetter
+import math
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from heapq import nsmallest
+from itertools import chain
 from typing import Any
 
 from msgspec import Struct
-from sqlalchemy import Select, SQLColumnExpression, Text, and_, case, func, or_, select, type_coerce
-from sqlalchemy.orm import Session, aliased
+from sqlalchemy import select
+from sqlalchemy.orm import Session
 
-from firstdrift.catalogue.dumps.records import tensor_record
-from firstdrift.catalogue.lookup import record_of, required
-from firstdrift.catalogue.tables import (
-    BELOW,
-    MeasurementEntry,
-    NodeEntry,
-    PairEntry,
-    RowEntry,
-    SlicePairEntry,
-    TensorEntry,
-)
+from firstdrift.catalogue.blocks import Reader, contents, contents_at
+from firstdrift.catalogue.comparisons.kept import KINDS, KeptPair, KeptRow
+from firstdrift.catalogue.comparisons.measurements import Measurements
+from firstdrift.catalogue.comparisons.overview import overviews_of
+from firstdrift.catalogue.dumps.nodes import reader
+from firstdrift.catalogue.lookup import required
+from firstdrift.catalogue.packing import unpack, unpack_fields
+from firstdrift.catalogue.tables import BAD, PairBlockEntry, RowBlockEntry, SlicePairEntry
 from firstdrift.matching.plan import NodeMatch, TensorPair
 from firstdrift.metrics.measurement import Measurement, MeasurementKind
-from firstdrift.verdict.judgement import PairJudgement, RollUp, RowJudgement, Verdict
+from firstdrift.model.node import Node
+from firstdrift.verdict.judgement import ORIGINS, PairJudgement, RowJudgement, Verdict
 from firstdrift.verdict.tree import TreeRow
 from firstdrift.wording.message import Message
+
+_ROWS, _PAIRS = RowBlockEntry.__table__, PairBlockEntry.__table__
 
 
 class Row(Struct, frozen=True):
@@ -61,59 +60,86 @@ class Pair(Struct, frozen=True):
     judgement: PairJudgement
 
 
+def row_fields(session: Session, slice_pair: int, *names: str) -> Iterator[tuple[Any, ...]]:
+    """Give some fields of all rows ("judgement.verdict") in the order of the tree."""
+    for _, content in contents(session, _ROWS, slice_pair):
+        yield from zip(*unpack_fields(KeptRow, content, names), strict=True)
+
+
+def _reader(session: Session, slice_pair: int) -> Reader[KeptRow]:
+    return Reader(session, _ROWS, slice_pair, _opened)
+
+
+def _opened(first: int, content: bytes) -> dict[int, KeptRow]:
+    return dict(enumerate(unpack(KeptRow, content), first))
+
+
+def _row(kept: KeptRow) -> Row:
+    return Row(kept.tree, kept.match, kept.judgement)
+
+
 def get_row(session: Session, slice_pair: int, index: int) -> Row:
     """Look up a row."""
-    found = _rows(session, slice_pair, RowEntry.index == index)
+    found = rows_at(session, slice_pair, (index,))
     return required(next(iter(found), None), Message.of("catalogue.no_row", row=index))
 
 
 def path_to_row(session: Session, slice_pair: int, index: int) -> tuple[Row, ...]:
     """List the rows that contain a row, from the top down, without the row itself."""
-    here = (RowEntry.slice_pair_id == slice_pair, RowEntry.index == index)
-    above = select(RowEntry.parent).where(*here).cte("above", recursive=True)
-    further = select(RowEntry.parent).where(
-        RowEntry.slice_pair_id == slice_pair, RowEntry.index == above.c.parent
-    )
-    above = above.union_all(further)
-    return _rows(session, slice_pair, RowEntry.index.in_(select(above.c.parent)))
+    rows = _reader(session, slice_pair)
+    above: list[Row] = []
+    here = rows.at((index,)).get(index)
+    while here is not None and here.tree.parent is not None:
+        here = rows.at((here.tree.parent,))[here.tree.parent]
+        above.append(_row(here))
+    return tuple(reversed(above))
 
 
 def rows_at(session: Session, slice_pair: int, indexes: Collection[int]) -> tuple[Row, ...]:
     """Look up rows by their indexes, in the order of the tree."""
-    return _rows(session, slice_pair, RowEntry.index.in_(indexes))
+    found = _reader(session, slice_pair).at(indexes)
+    return tuple(_row(found[index]) for index in sorted(found))
 
 
 def rows_of_nodes(session: Session, slice_pair: int, side: str, names: Collection[str]) -> dict[str, int]:
     """Say in which rows some nodes of a side ("golden", "target") are; those in none are left out."""
-    columns, wanted = RowEntry.__table__.c, frozenset(names)
-    # As text, several names are ["a","b"]; of those there are few.
-    several = type_coerce(columns[side], Text).contains('","')
-    among = or_(columns[side].in_([(name,) for name in wanted]), several)
-    found = session.execute(
-        select(columns.index, columns[side]).where(columns.slice_pair_id == slice_pair, among)
-    )
-    return {name: index for index, known in found for name in known if name in wanted}
+    wanted = frozenset(names)
+    known = enumerate(chain.from_iterable(row_fields(session, slice_pair, f"tree.{side}")))
+    return {name: index for index, named in known for name in named if name in wanted}
 
 
 def pairs_of_row(session: Session, slice_pair: int, row: int) -> tuple[Pair, ...]:
     """List the pairs of tensors of a row, in the order of the plan."""
-    # Asked for by row, SQLite goes through all pairs of the slice: it does not know how few a row has.
-    here = (PairEntry.slice_pair_id == slice_pair, PairEntry.row == row)
-    indexes = select(PairEntry.index).where(*here)
-    query = _select_pairs(slice_pair).where(PairEntry.index.in_(indexes)).order_by(PairEntry.index)
-    return tuple(map(_pair, session.execute(query)))
+    kept = _reader(session, slice_pair).at((row,)).get(row)
+    if kept is None or kept.first_pair is None or kept.last_pair is None:
+        return ()
+    blocks = contents_at(session, _PAIRS, slice_pair, range(kept.first_pair, kept.last_pair + 1))
+    found = {index: pair for index, pair in _kept_pairs(blocks) if pair.row == row}
+    return tuple(_Pairs(session, slice_pair).whole(found))
+
+
+def all_kept_rows(session: Session, slice_pair: int) -> Iterator[KeptRow]:
+    """Go through all that is kept of rows in the order of the tree, as it comes."""
+    for _, content in contents(session, _ROWS, slice_pair):
+        yield from unpack(KeptRow, content)
 
 
 def all_rows(session: Session, slice_pair: int) -> Iterator[Row]:
     """Go through all rows in the order of the tree, as they come."""
-    query = _select_rows(slice_pair).order_by(RowEntry.index).execution_options(yield_per=1000)
-    return map(_row, session.execute(query))
+    return map(_row, all_kept_rows(session, slice_pair))
+
+
+def all_kept_pairs(session: Session, slice_pair: int) -> Iterator[KeptPair]:
+    """Go through all that is kept of pairs in the order of the plan, as it comes."""
+    for _, content in contents(session, _PAIRS, slice_pair):
+        yield from unpack(KeptPair, content)
 
 
 def all_pairs(session: Session, slice_pair: int) -> Iterator[Pair]:
     """Go through all pairs in the order of the plan, as they come."""
-    query = _select_pairs(slice_pair).order_by(PairEntry.index).execution_options(yield_per=1000)
-    return map(_pair, session.execute(query))
+    pairs = _Pairs(session, slice_pair)
+    for block in contents(session, _PAIRS, slice_pair):
+        yield from pairs.whole(dict(_kept_pairs([block])))
 
 
 def bad_rows(session: Session, comparison_id: int, limit: int) -> tuple[tuple[int, Row], ...]:
@@ -122,136 +148,89 @@ def bad_rows(session: Session, comparison_id: int, limit: int) -> tuple[tuple[in
     Those where an error begins come first, in the order of execution, then the others
     by their output error.
     """
-    found = session.execute(
-        select(*RowEntry.__table__.c)
-        .join(SlicePairEntry, SlicePairEntry.id == RowEntry.slice_pair_id)
-        .where(SlicePairEntry.comparison_id == comparison_id, SlicePairEntry.complete, RowEntry.is_bad)
-        .order_by(
-            RowEntry.is_origin.desc(),
-            case((RowEntry.is_origin, SlicePairEntry.position)),
-            case((RowEntry.is_origin, RowEntry.order)),
-            RowEntry.output_error.is_(None),
-            RowEntry.output_error.desc(),
-            SlicePairEntry.position,
-            RowEntry.index,
-        )
-        .limit(limit)
+    here = (SlicePairEntry.comparison_id == comparison_id, SlicePairEntry.complete)
+    pairs = session.execute(select(SlicePairEntry.id, SlicePairEntry.position).where(*here)).all()
+    worst = nsmallest(
+        limit, chain.from_iterable(_ranked(session, pair, position) for pair, position in pairs)
     )
-    return tuple((row.slice_pair_id, _row(row)) for row in found)
+    readers = {pair: _reader(session, pair) for pair, _ in pairs}
+    return tuple((pair, _row(readers[pair].at((index,))[index])) for *_, index, pair in worst)
+
+
+def _ranked(session: Session, slice_pair: int, position: int) -> Iterator[tuple[Any, ...]]:
+    """Give for each bad row what it is ranked by, last its index and the slice pair."""
+    names = ("judgement.verdict", "judgement.node_class", "judgement.output_error", "tree.order")
+    for index, (verdict, node_class, error, order) in enumerate(row_fields(session, slice_pair, *names)):
+        if verdict in BAD:
+            is_origin = node_class in ORIGINS
+            place = (position, order) if is_origin else ()
+            yield (not is_origin, *place, error is None, -_above_all(error), position, index, slice_pair)
+
+
+def _above_all(error: float | None) -> float:
+    """Let NaN come before all numbers."""
+    return 0.0 if error is None else math.inf if math.isnan(error) else error
 
 
 def count_bad_rows(session: Session, comparison_id: int) -> int:
     """Say how many rows of a comparison have a verdict of warning or error."""
-    counted = (
-        select(func.count())
-        .select_from(RowEntry)
-        .join(SlicePairEntry, SlicePairEntry.id == RowEntry.slice_pair_id)
-        .where(SlicePairEntry.comparison_id == comparison_id, SlicePairEntry.complete, RowEntry.is_bad)
-    )
-    return session.scalar(counted) or 0
+    return sum(overview.bad for overview in overviews_of(session, comparison_id).values())
 
 
 def incomparable_pairs(session: Session, slice_pair: int, *, limit: int) -> tuple[Pair, ...]:
     """List the first pairs that could not be compared, in the order of the plan."""
-    which = _select_pairs(slice_pair).where(PairEntry.verdict == Verdict.INCOMPARABLE)
-    return tuple(map(_pair, session.execute(which.order_by(PairEntry.index).limit(limit))))
+    here = (_PAIRS.c.slice_pair_id == slice_pair, _PAIRS.c.incomparable > 0)
+    asked = select(_PAIRS.c.first, _PAIRS.c.content).where(*here).order_by(_PAIRS.c.first).limit(limit)
+    blocks = session.execute(asked)
+    found = {
+        index: pair for index, pair in _kept_pairs(blocks) if pair.judgement.verdict is Verdict.INCOMPARABLE
+    }
+    return tuple(_Pairs(session, slice_pair).whole(dict(list(found.items())[:limit])))
 
 
 def kinds_of_rows(
     session: Session, slice_pair: int, rows: Collection[int]
 ) -> dict[int, frozenset[MeasurementKind]]:
     """Say what the numbers of rows were computed from; rows without pairs of tensors are left out."""
-    # A measurement is stored as text that begins with its kind: {"kind":"statistics",...
-    beginning = func.substr(type_coerce(MeasurementEntry.measurement, Text), 1, _LONGEST_BEGINNING)
-    found = session.execute(
-        select(PairEntry.row, beginning)
-        .join(MeasurementEntry, MeasurementEntry.id == PairEntry.measurement_id)
-        .where(PairEntry.slice_pair_id == slice_pair, PairEntry.row.in_(rows))
-        .distinct()
+    found = _reader(session, slice_pair).at(rows)
+    return {index: _kinds(row.kinds) for index, row in found.items() if row.kinds}
+
+
+def _kinds(bits: int) -> frozenset[MeasurementKind]:
+    return frozenset(kind for place, kind in enumerate(KINDS) if bits >> place & 1)
+
+
+def _kept_pairs(blocks: Iterable[tuple[int, bytes]]) -> Iterator[tuple[int, KeptPair]]:
+    for first, content in blocks:
+        yield from enumerate(unpack(KeptPair, content), first)
+
+
+class _Pairs:
+    """Puts pairs of tensors together: their nodes and their measurements are in blocks of their own."""
+
+    def __init__(self, session: Session, slice_pair: int) -> None:
+        sides = select(SlicePairEntry.golden_id, SlicePairEntry.target_id)
+        golden, target = session.execute(sides.where(SlicePairEntry.id == slice_pair)).one()
+        self._golden, self._target = reader(session, golden), reader(session, target)
+        self._measurements = Measurements(session)
+
+    def whole(self, kept: Mapping[int, KeptPair]) -> Iterator[Pair]:
+        """Give pairs, each with its measurement."""
+        golden = self._golden.at({pair.golden_order for pair in kept.values()})
+        target = self._target.at({pair.target_order for pair in kept.values()})
+        measured = self._measurements.at([(pair.block, pair.place) for pair in kept.values()])
+        for (index, pair), measurement in zip(kept.items(), measured, strict=True):
+            plan = pair.whole or _plan(pair, golden[pair.golden_order], target[pair.target_order])
+            yield Pair(index, pair.row, plan, measurement, pair.judgement)
+
+
+def _plan(pair: KeptPair, golden: Node, target: Node) -> TensorPair:
+    return TensorPair(
+        pair.match,
+        golden.name,
+        target.name,
+        golden.tensors[pair.golden_position],
+        target.tensors[pair.target_position],
+        pair.transform,
+        pair.incomparable,
     )
-    kinds: defaultdict[int, set[MeasurementKind]] = defaultdict(set)
-    for row, text in found:
-        kinds[row].add(MeasurementKind(text.split('"')[3]))
-    return {row: frozenset(known) for row, known in kinds.items()}
-
-
-_LONGEST_BEGINNING = len('{"kind":""') + max(map(len, MeasurementKind))
-
-
-def _select_rows(slice_pair: int) -> Select[*tuple[Any, ...]]:
-    return select(*RowEntry.__table__.c).where(RowEntry.slice_pair_id == slice_pair)
-
-
-def _rows(session: Session, slice_pair: int, condition: SQLColumnExpression[bool]) -> tuple[Row, ...]:
-    query = _select_rows(slice_pair).where(condition).order_by(RowEntry.index)
-    return tuple(map(_row, session.execute(query)))
-
-
-_OF_TREE_ROW = itemgetter(*map(RowEntry.__table__.c.keys().index, TreeRow.__struct_fields__))
-"""By position, which is quicker than by name: thousands of rows are read for one page of a large tree."""
-
-
-def _row(found: Any) -> Row:  # noqa: ANN401 (the columns of a row)
-    tree = TreeRow(*_OF_TREE_ROW(found))
-    match = found.origin and NodeMatch(
-        found.golden, found.target, found.origin, found.score, found.doubtful, found.match_reasons
-    )
-    below = RollUp(**{name: getattr(found, column) for name, column in BELOW.items()})
-    return Row(tree, match, record_of(RowJudgement, found, below=below))
-
-
-def _select_pairs(slice_pair: int) -> Select[*tuple[Any, ...]]:
-    return _all_pairs().where(PairEntry.slice_pair_id == slice_pair)
-
-
-@cache  # putting a statement together takes longer than running it
-def _all_pairs() -> Select[*tuple[Any, ...]]:
-    golden, target = aliased(TensorEntry), aliased(TensorEntry)
-    golden_node, target_node = aliased(NodeEntry), aliased(NodeEntry)
-    pair, both = PairEntry, SlicePairEntry
-    return (
-        select(
-            pair,
-            MeasurementEntry.measurement,
-            golden_node.name,
-            target_node.name,
-            golden,
-            target,
-            RowEntry.match,
-        )
-        .join(both, both.id == pair.slice_pair_id)
-        .join(MeasurementEntry, MeasurementEntry.id == pair.measurement_id)
-        .join(RowEntry, and_(RowEntry.slice_pair_id == both.id, RowEntry.index == pair.row))
-        .join(
-            golden_node, and_(golden_node.slice_id == both.golden_id, golden_node.order == pair.golden_order)
-        )
-        .join(
-            target_node, and_(target_node.slice_id == both.target_id, target_node.order == pair.target_order)
-        )
-        .join(golden, _is_tensor(golden, both.golden_id, pair.golden_order, pair.golden_position))
-        .join(target, _is_tensor(target, both.target_id, pair.target_order, pair.target_position))
-    )
-
-
-def _is_tensor(
-    tensor: Any,  # noqa: ANN401 (an alias of TensorEntry)
-    slice_id: SQLColumnExpression[int],
-    node: SQLColumnExpression[int],
-    position: SQLColumnExpression[int],
-) -> SQLColumnExpression[bool]:
-    return and_(tensor.slice_id == slice_id, tensor.node == node, tensor.position == position)
-
-
-def _pair(found: Any) -> Pair:  # noqa: ANN401 (the columns of a pair)
-    entry, measurement, golden_node, target_node, golden, target, match = found
-    plan = entry.joined or TensorPair(
-        match=match,
-        golden_node=golden_node,
-        target_node=target_node,
-        golden=tensor_record(golden),
-        target=tensor_record(target),
-        transform=entry.transform,
-        incomparable=entry.incomparable,
-    )
-    judgement = PairJudgement(entry.verdict, entry.error, entry.reasons)
-    return Pair(entry.index, entry.row, plan, measurement, judgement)

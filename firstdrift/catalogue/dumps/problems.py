@@ -1,14 +1,16 @@
 """All that is known to be wrong with an indexed dump: its listing, its slices, and single tensors of them."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 
 from msgspec import Struct
-from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
+from firstdrift.catalogue.dumps.computed import unreadable_values
+from firstdrift.catalogue.dumps.nodes import Place, blocks_at, blocks_with_problems, tensors_of
 from firstdrift.catalogue.dumps.records import IndexedDump, IndexedSlice
-from firstdrift.catalogue.tables import ComputedEntry, NodeEntry, SliceEntry, TensorEntry, computed_of
+from firstdrift.model.node import Node
 from firstdrift.wording.message import Message
 
 
@@ -43,37 +45,31 @@ def problems_of_dump(
         for known in slices
         for problem in known.problems
     ]
-    positions = {known.id: known.position for known in slices}
-    tensors = _tensors(session, dump, positions, max(0, most - len(found)))
-    return tuple(found[:most]) + tensors[0], len(found) + tensors[1]
+    of_tensors = list(chain.from_iterable(_tensors(session, dump, slices)))
+    return tuple((found + of_tensors)[:most]), len(found) + len(of_tensors)
 
 
 def _tensors(
-    session: Session, dump: IndexedDump, positions: Mapping[int, int], most: int
-) -> tuple[tuple[KnownProblem, ...], int]:
+    session: Session, dump: IndexedDump, slices: Sequence[IndexedSlice]
+) -> Iterator[Iterator[KnownProblem]]:
     """List the tensors that cannot be read: it showed in their header, or as their values were read."""
-    why = func.coalesce(TensorEntry.problem, ComputedEntry.problem)
-    mine = select(SliceEntry.id).where(SliceEntry.dump_id == dump.id, SliceEntry.merged.is_(None))
-    here = (TensorEntry.slice_id.in_(mine), why.is_not(None))
-    value = (TensorEntry.slice_id, TensorEntry.node, TensorEntry.position)
-    same = computed_of(TensorEntry)
-    count = session.scalar(
-        select(func.count()).select_from(TensorEntry).outerjoin(ComputedEntry, same).where(*here)
-    )
-    listed = session.execute(
-        select(TensorEntry.slice_id, TensorEntry.file, NodeEntry.name, why)
-        .select_from(TensorEntry)
-        .outerjoin(ComputedEntry, same)
-        .join(NodeEntry, (NodeEntry.slice_id == TensorEntry.slice_id) & (NodeEntry.order == TensorEntry.node))
-        .where(*here)
-        .order_by(*value)
-        .limit(most)
-    )
-    found = (
-        KnownProblem(positions[slice_id], _seen_from(dump.path, file) if file else name, reason)
-        for slice_id, file, name, reason in listed
-    )
-    return tuple(sorted(found, key=lambda problem: problem.slice_position or 0)), count or 0
+    ids = [known.id for known in slices]
+    of_headers, of_values = blocks_with_problems(session, ids), unreadable_values(session, ids)
+    for known in slices:
+        failed = of_values.get(known.id, {})
+        places = {*of_headers.get(known.id, ()), *(order for order, _ in failed)}
+        if places:
+            yield _of_slice(dump, known, blocks_at(session, known.id, places), failed)
+
+
+def _of_slice(
+    dump: IndexedDump, known: IndexedSlice, nodes: Iterable[Node], failed: Mapping[Place, Message]
+) -> Iterator[KnownProblem]:
+    for place, node, record in tensors_of(nodes):
+        why = record.problem or failed.get(place)
+        if why is not None:
+            file = _seen_from(dump.path, str(record.location.file)) if record.location else node.name
+            yield KnownProblem(known.position, file, why)
 
 
 def _seen_from(dump: Path, file: str) -> str:

@@ -1,7 +1,7 @@
 """Dumps that were indexed, so that what lies in them is known without reading their files again."""
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
 from datetime import datetime
 from enum import StrEnum
@@ -13,11 +13,11 @@ from msgspec import Struct
 from sqlalchemy import Row, Select, SQLColumnExpression, func, or_, select
 from sqlalchemy.orm import Session
 
-from firstdrift.catalogue.bulk import columns_of, insert_in_batches
+from firstdrift.catalogue.dumps.nodes import add_blocks, all_nodes, nodes_named
 from firstdrift.catalogue.lookup import added, mentions, record_of, required
-from firstdrift.catalogue.tables import DumpEntry, NodeEntry, SliceEntry, TensorEntry
+from firstdrift.catalogue.tables import DumpEntry, SliceEntry
 from firstdrift.errors import DumpNotFoundError
-from firstdrift.groups import fields_of, gathered, not_in
+from firstdrift.groups import fields_of, not_in
 from firstdrift.model.node import Node
 from firstdrift.model.slice import (
     RECORDED_ORDER,
@@ -28,7 +28,6 @@ from firstdrift.model.slice import (
     Slice,
     SliceListing,
 )
-from firstdrift.model.tensor import DataLocation, Statistics, TensorRecord
 from firstdrift.wording.message import Message
 
 INDEX_VERSION = 13
@@ -218,11 +217,7 @@ def get_slice(session: Session, slice_id: int) -> IndexedSlice:
 
 def add_nodes(writing: Callable[[], AbstractContextManager[Session]], slice_id: int, read: Slice) -> None:
     """Index the nodes and tensors of a slice, in several transactions that may be repeated."""
-    again = "ON CONFLICT DO NOTHING"
-    names = ("order", "name", "path", "kind", "type_name", "direction", "call", "parent", "micro_step")
-    nodes = columns_of(read.nodes, *names)
-    insert_in_batches(writing, NodeEntry, nodes, on_conflict=again, slice_id=slice_id)
-    insert_in_batches(writing, TensorEntry, _tensor_columns(read.nodes), on_conflict=again, slice_id=slice_id)
+    add_blocks(writing, slice_id, read.nodes)
     with writing() as session:
         entry = session.get_one(SliceEntry, slice_id)
         entry.order_origin, entry.problems = read.order_origin, read.problems
@@ -238,28 +233,14 @@ def add_damage(session: Session, slice_id: int, problem: Problem) -> None:
 def load_slice(session: Session, slice_id: int) -> Slice:
     """Restore a slice, with nodes and tensors, as its reader gave it."""
     indexed = get_slice(session, slice_id)
-    tensors = _tensors(session, slice_id)
-    nodes = tuple(_node(row, tensors[row.order]) for row in session.execute(_nodes(slice_id)))
+    nodes = tuple(all_nodes(session, slice_id))
     return Slice(indexed.listing, nodes, indexed.order_origin or RECORDED_ORDER, indexed.problems)
-
-
-def load_bare_nodes(session: Session, slice_id: int) -> tuple[Node, ...]:
-    """Restore the nodes of a slice in the order of execution, without their tensors."""
-    return tuple(_node(row, ()) for row in session.execute(_nodes(slice_id)))
 
 
 def load_node(session: Session, slice_id: int, name: str) -> Node:
     """Look up a node of an indexed slice by its name, with its tensors."""
-    named = session.execute(_nodes(slice_id).where(NodeEntry.name == name)).one_or_none()
-    found = required(named, Message.of("catalogue.no_node", name=name))
-    return _node(found, _tensors(session, slice_id, found.order)[found.order])
-
-
-def tensor_record(row: Any) -> TensorRecord:  # noqa: ANN401 (an entry, or its columns)
-    """Restore a tensor's record from its columns."""
-    statistics = Statistics(row.maximum, row.minimum, row.mean, row.norm) if row.has_statistics else None
-    location = None if row.file is None else DataLocation(Path(row.file), row.container, row.entry)
-    return record_of(TensorRecord, row, statistics=statistics, location=location, shards=None)
+    found = nodes_named(session, slice_id, (name,)).get(name)
+    return required(found, Message.of("catalogue.no_node", name=name))
 
 
 def _files_below(path: Path) -> Iterator[str]:
@@ -313,43 +294,3 @@ def _dump(found: Row[*tuple[Any, ...]]) -> IndexedDump:
 
 def _slice(entry: SliceEntry) -> IndexedSlice:
     return record_of(IndexedSlice, entry, directory=Path(entry.directory))
-
-
-def _tensor_columns(nodes: Sequence[Node]) -> dict[str, list[Any]]:
-    placed = [
-        (node.order, position, record) for node in nodes for position, record in enumerate(node.tensors)
-    ]
-    return {
-        "node": [order for order, _, _ in placed],
-        "position": [position for _, position, _ in placed],
-        **_record_columns([record for _, _, record in placed]),
-    }
-
-
-def _record_columns(records: Sequence[TensorRecord]) -> dict[str, list[Any]]:
-    statistics = [record.statistics for record in records]
-    locations = [record.location for record in records]
-    names = ("role", "key", "dtype", "shape", "digest", "scalar", "requires_grad", "problem")
-    return {
-        **columns_of(records, *names),
-        "has_statistics": [known is not None for known in statistics],
-        **columns_of(statistics, "maximum", "minimum", "mean", "norm"),
-        "file": [location and str(location.file) for location in locations],
-        **columns_of(locations, "container", "entry"),
-    }
-
-
-def _node(row: Row[*tuple[Any, ...]], tensors: Sequence[TensorRecord]) -> Node:
-    return record_of(Node, row, tensors=tuple(tensors), sources=())
-
-
-def _nodes(slice_id: int) -> Select[*tuple[Any, ...]]:
-    columns = NodeEntry.__table__.c
-    return select(*columns).where(columns.slice_id == slice_id).order_by(columns.order)
-
-
-def _tensors(session: Session, slice_id: int, node: int | None = None) -> dict[int, list[TensorRecord]]:
-    columns = TensorEntry.__table__.c
-    query = select(*columns).where(columns.slice_id == slice_id).order_by(columns.node, columns.position)
-    rows = session.execute(query if node is None else query.where(columns.node == node))
-    return gathered((row.node, tensor_record(row)) for row in rows)

@@ -13,17 +13,18 @@ from typing import Final
 
 from msgspec import Struct
 from msgspec.structs import replace
-from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from firstdrift.catalogue.comparisons.baselines import load_noise, noise_places
+from firstdrift.catalogue.comparisons.measurements import load_measurements, pair_keys
 from firstdrift.catalogue.comparisons.records import Comparison, get_comparison
-from firstdrift.catalogue.comparisons.results import SlicePlace, load_measurements, pair_keys
+from firstdrift.catalogue.comparisons.results import SlicePlace
 from firstdrift.catalogue.comparisons.slice_pairs import SlicePair, slice_pairs_of
 from firstdrift.catalogue.comparisons.tree import all_pairs, all_rows
+from firstdrift.catalogue.dumps.nodes import nodes_named
 from firstdrift.catalogue.dumps.records import get_slice, load_slice, slices_of_dump
 from firstdrift.catalogue.matches.match_sets import MatchSet, laid_over
-from firstdrift.catalogue.tables import JobState, NodeEntry
+from firstdrift.catalogue.tables import JobState
 from firstdrift.comparison.clock import Clock
 from firstdrift.comparison.levels import at_level
 from firstdrift.comparison.rematch import Changes, Effect, refusals, require_applied
@@ -50,7 +51,6 @@ PREVIEW_SECONDS: Final = 1.0
 PREVIEW_BYTES: Final = 32 * 2**20
 """More data than this is not read for a preview."""
 
-_MOST_NAMES: Final = 500
 _NOWHERE: Final = Path()
 _NOT_READ: Final = Measurement(MeasurementKind.INCOMPARABLE, Message.of("catalogue.not_read_for_preview"))
 
@@ -170,11 +170,7 @@ def touches(session: Session, edits: Iterable[Edit], golden: int, target: int) -
 
 
 def _has_any(session: Session, slice_id: int, names: Sequence[str]) -> bool:
-    for start in range(0, len(names), _MOST_NAMES):
-        here = (NodeEntry.slice_id == slice_id, NodeEntry.name.in_(names[start : start + _MOST_NAMES]))
-        if session.scalar(select(NodeEntry.order).where(*here).limit(1)) is not None:
-            return True
-    return False
+    return bool(names) and bool(nodes_named(session, slice_id, names))
 
 
 def unchanged_slice(session: Session, place: SlicePlace, options: Options) -> tuple[int, Messages] | None:

@@ -1,12 +1,15 @@
 """The tables.
 
-    dumps ──< slices ──< nodes ──< tensors, computed    what lies on disk, indexed once
-                │
-    comparisons ──< slice_pairs ──< rows, plans         results, replaced whole when judged again
-                │        └───────< pairs ──> measurements
+    dumps ──< slices ──< node_blocks, computed          what lies on disk, indexed once
+                │  └────< measurement_blocks
+    comparisons ──< slice_pairs ──< row_blocks, pair_blocks, overviews, plans
+                │                                        results, replaced whole when judged again
                 ├──< jobs          workers              measured once per pair of indexed slices
                 ├──< match_sets ──< match_set_versions ──> comparisons      with edits laid over
                 └──< share_links, node_notes             what people are shown, and what they write
+
+Nodes with their tensors, rows, pairs and measurements come by the million: some hundreds of them are packed
+into one row of their table, a block.
 
 Measurements belong to two indexed slices, not to a comparison: whatever is compared again (under other
 rules, with other matches) takes from there what has been measured before.
@@ -14,21 +17,19 @@ rules, with other matches) takes from there what has been measured before.
 
 from firstdrift.catalogue.tables.comparisons import (
     BAD,
-    BELOW,
     ComparisonEntry,
-    MeasurementEntry,
-    PairEntry,
+    MeasurementBlockEntry,
+    OverviewEntry,
+    PairBlockEntry,
     PlanEntry,
-    RowEntry,
+    RowBlockEntry,
     SlicePairEntry,
 )
 from firstdrift.catalogue.tables.dumps import (
     ComputedEntry,
     DumpEntry,
-    NodeEntry,
+    NodeBlockEntry,
     SliceEntry,
-    TensorEntry,
-    computed_of,
 )
 from firstdrift.catalogue.tables.entry import Entry, JobState
 from firstdrift.catalogue.tables.jobs import JobEntry, WorkerEntry
@@ -37,7 +38,6 @@ from firstdrift.catalogue.tables.sharing import NodeNoteEntry, ShareLinkEntry
 
 __all__ = [
     "BAD",
-    "BELOW",
     "ComparisonEntry",
     "ComputedEntry",
     "DumpEntry",
@@ -46,16 +46,15 @@ __all__ = [
     "JobState",
     "MatchSetEntry",
     "MatchSetVersionEntry",
-    "MeasurementEntry",
-    "NodeEntry",
+    "MeasurementBlockEntry",
+    "NodeBlockEntry",
     "NodeNoteEntry",
-    "PairEntry",
+    "OverviewEntry",
+    "PairBlockEntry",
     "PlanEntry",
-    "RowEntry",
+    "RowBlockEntry",
     "ShareLinkEntry",
     "SliceEntry",
     "SlicePairEntry",
-    "TensorEntry",
     "WorkerEntry",
-    "computed_of",
 ]

@@ -1,20 +1,17 @@
-"""The tables of comparisons: pairs of slices, rows of trees, pairs, measurements, plans."""
+"""The tables of comparisons: pairs of slices, and blocks of rows, pairs and measurements."""
 
 from datetime import datetime
 
-from sqlalchemy import ForeignKey, Index, LargeBinary, UniqueConstraint, text
+from sqlalchemy import ForeignKey, Index, LargeBinary, text
 from sqlalchemy.orm import Mapped, mapped_column
 
-from firstdrift.catalogue.columns import Listed, Now, Record, Said
+from firstdrift.catalogue.columns import Listed, Now, Record
 from firstdrift.catalogue.tables.entry import Entry
 from firstdrift.comparison.report import DumpSummary, Options
-from firstdrift.matching.plan import Messages, Origin, TensorPair, UnmatchedTensor
-from firstdrift.metrics.measurement import Measurement
-from firstdrift.model.node import Direction, NodeKind
+from firstdrift.matching.plan import Messages, UnmatchedTensor
 from firstdrift.model.slice import Coordinates
-from firstdrift.verdict.judgement import Counts, Findings, NodeClass, Reasons, SliceJudgement, Verdict
+from firstdrift.verdict.judgement import Counts, Findings, SliceJudgement, Verdict
 from firstdrift.verdict.movable_thresholds import DEFAULTS, Thresholds
-from firstdrift.wording.message import Message
 
 
 class ComparisonEntry(Entry):
@@ -111,146 +108,86 @@ class SlicePairEntry(Entry):
     seconds: Mapped[dict[str, float]] = mapped_column(Record(dict[str, float]))
 
 
-class RowEntry(Entry):
-    """A row of the tree of a slice pair, with its match and its judgement.
+class RowBlockEntry(Entry):
+    """Rows of the tree of a slice pair that follow each other in pre-order, packed.
 
     Attributes:
-        index: position in pre-order.
-        order: position in execution order.
-        origin: how the match was found; None if unmatched. Likewise score, doubtful, match_reasons.
-        is_bad: its verdict is warning or error.
-        is_origin: an error begins at it.
-        is_unmatched: one side is missing.
-        is_layer: it is an outermost numbered module ("model.layers.7") of the forward pass.
-        search: names and label in lower case.
+        first: index of the first of them.
+        content: the rows, as `firstdrift.catalogue.comparisons.kept` packs them.
     """
 
-    __tablename__ = "rows"
-    __table_args__ = (
-        Index(
-            "ix_rows_layer",
-            "slice_pair_id",
-            "order",
-            sqlite_where=text("is_layer = 1"),
-            postgresql_where=text("is_layer"),
-        ),
-    )
+    __tablename__ = "row_blocks"
 
     slice_pair_id: Mapped[int] = mapped_column(
         ForeignKey("slice_pairs.id", ondelete="CASCADE"), primary_key=True
     )
-    index: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
-    parent: Mapped[int | None]
-    last: Mapped[int]
-    depth: Mapped[int]
-    order: Mapped[int]
-    label: Mapped[str]
-    kind: Mapped[NodeKind]
-    type_name: Mapped[str]
-    direction: Mapped[Direction]
-    golden: Mapped[tuple[str, ...]] = mapped_column(Listed(tuple[str, ...]))
-    target: Mapped[tuple[str, ...]] = mapped_column(Listed(tuple[str, ...]))
-    match: Mapped[int | None]
-    path: Mapped[str | None]
-    micro_step: Mapped[int | None]
-    origin: Mapped[Origin | None]
-    score: Mapped[float | None]
-    doubtful: Mapped[bool]
-    match_reasons: Mapped[Messages] = mapped_column(Listed(Messages))
-    verdict: Mapped[Verdict]
-    node_class: Mapped[NodeClass]
-    reasons: Mapped[Reasons] = mapped_column(Listed(Reasons))
-    input_error: Mapped[float | None]
-    parameter_error: Mapped[float | None]
-    output_error: Mapped[float | None]
-    amplification: Mapped[float | None]
-    worst_pair: Mapped[int | None]
-    rule: Mapped[str | None]
-    errors_below: Mapped[int]
-    warnings_below: Mapped[int]
-    incomparable_below: Mapped[int]
-    unmatched_below: Mapped[int]
-    origins_below: Mapped[int]
-    worst_below: Mapped[Verdict]
-    is_bad: Mapped[bool]
-    is_origin: Mapped[bool]
-    is_unmatched: Mapped[bool]
-    is_layer: Mapped[bool]
-    search: Mapped[str]
+    first: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
+    content: Mapped[bytes] = mapped_column(LargeBinary)
+
+
+class PairBlockEntry(Entry):
+    """Pairs of tensors of a slice pair that follow each other in the plan, packed.
+
+    Attributes:
+        first: index of the first of them.
+        incomparable: how many of them could not be compared.
+        content: the pairs, as `firstdrift.catalogue.comparisons.kept` packs them.
+    """
+
+    __tablename__ = "pair_blocks"
+
+    slice_pair_id: Mapped[int] = mapped_column(
+        ForeignKey("slice_pairs.id", ondelete="CASCADE"), primary_key=True
+    )
+    first: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
+    incomparable: Mapped[int]
+    content: Mapped[bytes] = mapped_column(LargeBinary)
+
+
+class MeasurementBlockEntry(Entry):
+    """Measurements of pairs of tensors of two indexed slices, packed; of several of one pair the last holds.
+
+    Attributes:
+        keys: which pairs, as `firstdrift.catalogue.comparisons.measurements` computes it, in one piece.
+        content: the measurements.
+    """
+
+    __tablename__ = "measurement_blocks"
+    __table_args__ = (Index(None, "golden_id", "target_id"),)
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+    golden_id: Mapped[int] = mapped_column(ForeignKey("slices.id", ondelete="CASCADE"))
+    target_id: Mapped[int] = mapped_column(ForeignKey("slices.id", ondelete="CASCADE"), index=True)
+    keys: Mapped[bytes] = mapped_column(LargeBinary)
+    content: Mapped[bytes] = mapped_column(LargeBinary)
+
+
+class OverviewEntry(Entry):
+    """What is asked of all slice pairs of a comparison at once, of one.
+
+    Attributes:
+        content: as `firstdrift.catalogue.comparisons.overview` packs it.
+    """
+
+    __tablename__ = "overviews"
+
+    slice_pair_id: Mapped[int] = mapped_column(
+        ForeignKey("slice_pairs.id", ondelete="CASCADE"), primary_key=True, autoincrement=False
+    )
+    content: Mapped[bytes] = mapped_column(LargeBinary)
 
 
 BAD = frozenset({Verdict.WARNING, Verdict.ERROR})
 """The verdicts of rows that are bad."""
 
-BELOW = {
-    "error": "errors_below",
-    "warning": "warnings_below",
-    "incomparable": "incomparable_below",
-    "unmatched": "unmatched_below",
-    "origins": "origins_below",
-    "worst": "worst_below",
-}
-"""Which columns of a row hold the fields of its `RollUp`."""
-
-
-class MeasurementEntry(Entry):
-    """The measurement of a pair of tensors of two indexed slices.
-
-    Attributes:
-        key: which pair, as `firstdrift.catalogue.comparisons.results.pair_keys` computes it.
-    """
-
-    __tablename__ = "measurements"
-    __table_args__ = (UniqueConstraint("golden_id", "target_id", "key"),)
-
-    id: Mapped[int] = mapped_column(primary_key=True)
-    golden_id: Mapped[int] = mapped_column(ForeignKey("slices.id", ondelete="CASCADE"))
-    target_id: Mapped[int] = mapped_column(ForeignKey("slices.id", ondelete="CASCADE"), index=True)
-    key: Mapped[bytes] = mapped_column(LargeBinary)
-    measurement: Mapped[Measurement] = mapped_column(Record(Measurement))
-
-
-class PairEntry(Entry):
-    """A pair of tensors of a slice pair, with its judgement.
-
-    Attributes:
-        index: position in the plan.
-        row: index of the row it belongs to.
-        golden_order: order of the golden node in its slice; likewise target_order.
-        golden_position: place of the tensor in the golden node; likewise target_position.
-        joined: the whole pair, if one of its tensors is joined from several, of nodes or of ranks (those
-            columns say where the first of them is), or statistics alone tell that the two are one.
-        incomparable: why it was not measured; None if it was.
-    """
-
-    __tablename__ = "pairs"
-    __table_args__ = (Index(None, "slice_pair_id", "row"), {"sqlite_with_rowid": False})
-
-    slice_pair_id: Mapped[int] = mapped_column(
-        ForeignKey("slice_pairs.id", ondelete="CASCADE"), primary_key=True
-    )
-    index: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
-    row: Mapped[int]
-    golden_order: Mapped[int]
-    golden_position: Mapped[int]
-    target_order: Mapped[int]
-    target_position: Mapped[int]
-    joined: Mapped[TensorPair | None] = mapped_column(Record(TensorPair))
-    transform: Mapped[Messages] = mapped_column(Said(Messages))
-    incomparable: Mapped[Message | None] = mapped_column(Said(Message))
-    measurement_id: Mapped[int] = mapped_column(ForeignKey("measurements.id"), index=True)
-    verdict: Mapped[Verdict]
-    error: Mapped[float | None]
-    reasons: Mapped[Reasons] = mapped_column(Listed(Reasons))
-
 
 class PlanEntry(Entry):
-    """The match plan and the tree of a slice pair: what trying other rules takes, in one piece.
+    """What a match plan says beside its matches and pairs, and what may be said of it.
 
     Attributes:
         version: which firstdrift made it, and of which version its measurements are; another one may match
             and measure otherwise.
-        content: as `firstdrift.catalogue.comparisons.results` packs it.
+        content: as `firstdrift.catalogue.comparisons.kept` packs it.
     """
 
     __tablename__ = "plans"

@@ -1,17 +1,14 @@
 """The tables of dumps: slices, nodes, tensors, and statistics that were computed."""
 
 from datetime import datetime
-from typing import Any
 
-from sqlalchemy import ColumnElement, ForeignKey, Index, UniqueConstraint, and_
+from sqlalchemy import ForeignKey, Index, LargeBinary, UniqueConstraint, text
 from sqlalchemy.orm import Mapped, mapped_column
 
 from firstdrift.catalogue.columns import Listed, Now, Record, Said
 from firstdrift.catalogue.tables.entry import Entry
 from firstdrift.metrics.measurement import SideSummary
-from firstdrift.model.node import Direction, NodeKind
 from firstdrift.model.slice import Coordinates, OrderOrigin, Problem, SliceListing
-from firstdrift.model.tensor import Role
 from firstdrift.wording.message import Message
 
 
@@ -76,49 +73,33 @@ class SliceEntry(Entry):
         return Coordinates(self.step, self.rank, self.token, self.micro_step)
 
 
-class NodeEntry(Entry):
-    """A node of an indexed slice; `order` is its position in execution order."""
+class NodeBlockEntry(Entry):
+    """Nodes of an indexed slice that ran one after the other, with their tensors, packed.
 
-    __tablename__ = "nodes"
-    __table_args__ = (Index(None, "slice_id", "name"), {"sqlite_with_rowid": False})
+    Attributes:
+        first: order of the first of them.
+        names: of the name of each a check sum of four bytes, by which it is found.
+        dtypes: those of their tensors.
+        problems: how many of their tensors cannot be compared.
+        content: the nodes, as `firstdrift.catalogue.dumps.nodes` packs them.
+    """
 
-    slice_id: Mapped[int] = mapped_column(ForeignKey("slices.id", ondelete="CASCADE"), primary_key=True)
-    order: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
-    name: Mapped[str]
-    path: Mapped[str]
-    kind: Mapped[NodeKind]
-    type_name: Mapped[str]
-    direction: Mapped[Direction]
-    call: Mapped[int]
-    parent: Mapped[str | None]
-    micro_step: Mapped[int | None]
-
-
-class TensorEntry(Entry):
-    """A tensor of an indexed node; `position` is its place among the tensors of the node."""
-
-    __tablename__ = "tensors"
-    __table_args__ = ({"sqlite_with_rowid": False},)
+    __tablename__ = "node_blocks"
+    __table_args__ = (
+        Index(
+            "ix_node_blocks_problems",
+            "slice_id",
+            sqlite_where=text("problems > 0"),
+            postgresql_where=text("problems > 0"),
+        ),
+    )
 
     slice_id: Mapped[int] = mapped_column(ForeignKey("slices.id", ondelete="CASCADE"), primary_key=True)
-    node: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
-    position: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
-    role: Mapped[Role]
-    key: Mapped[str]
-    dtype: Mapped[str]
-    shape: Mapped[tuple[int, ...] | None] = mapped_column(Listed(tuple[int, ...]))
-    has_statistics: Mapped[bool]
-    maximum: Mapped[float | None]
-    minimum: Mapped[float | None]
-    mean: Mapped[float | None]
-    norm: Mapped[float | None]
-    digest: Mapped[str | None]
-    file: Mapped[str | None]
-    container: Mapped[str | None]
-    entry: Mapped[str | None]
-    scalar: Mapped[str | None]
-    requires_grad: Mapped[bool | None]
-    problem: Mapped[Message | None] = mapped_column(Said(Message))
+    first: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
+    names: Mapped[bytes] = mapped_column(LargeBinary)
+    dtypes: Mapped[tuple[str, ...]] = mapped_column(Listed(tuple[str, ...]))
+    problems: Mapped[int]
+    content: Mapped[bytes] = mapped_column(LargeBinary)
 
 
 class ComputedEntry(Entry):
@@ -136,9 +117,3 @@ class ComputedEntry(Entry):
     position: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
     summary: Mapped[SideSummary | None] = mapped_column(Record(SideSummary))
     problem: Mapped[Message | None] = mapped_column(Said(Message))
-
-
-def computed_of(tensor: Any) -> ColumnElement[bool]:  # noqa: ANN401 (the entry, or its columns)
-    """Tell which statistics were computed from the values of a tensor."""
-    names = ("slice_id", "node", "position")
-    return and_(*(getattr(ComputedEntry, name) == getattr(tensor, name) for name in names))

@@ -32,18 +32,22 @@ rounded; complex numbers count by modulus), sums over the pairs of which both ar
 
 Largest finite |x| being 0, every d != 0 falls into the last bin. Equal pairs, the non-finite among
 them, are in the first; mismatched ones in none. Squares below 5e-324 and sums above 1.8e308 are 0
-and infinite as sums, but ratios of float64 tensors of such magnitudes are right.
+and infinite as sums, but ratios of float64 tensors of such magnitudes are right. Bounds of bins are powers of
+ten, or lower by less than a millionth.
 """
 
 import importlib
 import logging
 import math
+from functools import cache
 from typing import Literal, Protocol, TypeAlias, cast
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 
-from firstdrift.metrics.conversion import as_float64
-from firstdrift.metrics.dtypes import Array, NumberKind, number_kind, require_one_shape
+from firstdrift.metrics.bits import NOWHERE
+from firstdrift.metrics.dtypes import Array, Floats, NumberKind, number_kind, require_one_shape
 from firstdrift.metrics.elementwise import numpy_pass
 from firstdrift.metrics.elementwise.sums import DECADES, PairSums, SideSums, Sums
 from firstdrift.metrics.measurement import PairErrors, SideSummary
@@ -52,16 +56,14 @@ Engine: TypeAlias = Literal["auto", "numpy", "numba"]
 
 _log = logging.getLogger(__name__)
 
-_WORTH_LOADING = 256 << 20
 _WORTH_COMPILING = 4 << 30
-_CHUNK = 1 << 15
-_WIDE = 8
 _ALIKE = 0.5  # where norms differ by more than this, cosine is formed from the product, which is exact enough
 _SMALL, _LARGE = 2.0**-480, 2.0**480
+_WIDE = 8
 
 
 class _Engine(Protocol):
-    """What adds up: `numpy_pass`, or `numba_pass` once it is loaded."""
+    """What adds up: `numpy_pass`, or `compiled` once it is loaded."""
 
     def supports(self, array: Array, /) -> bool: ...
 
@@ -70,35 +72,44 @@ class _Engine(Protocol):
     def summarise(self, array: Array, /) -> SideSums: ...
 
 
-_WORTH_CALLING = 1 << 16
-"""Elements from which the compiled engine is called; below, numpy is about as quick."""
+class Elements(Struct, frozen=True):
+    """What one pass over two tensors tells; `Sums` describes the last fields."""
 
-_loaded: dict[str, _Engine] = {}
+    golden: SideSummary
+    target: SideSummary
+    errors: PairErrors
+    row_squared_difference: Floats
+    row_squared_golden: Floats
+    differs_at: int | None
+    roundoff: float
 
 
 def prepare_engine(total_bytes: int) -> None:
-    """Get ready to measure so many bytes: load the compiled engine where that is sooner done.
+    """Get ready to measure so many bytes: load the compiled engine, if it was compiled before.
 
-    Below 256 MiB numpy has finished before numba is imported, and below 4 GiB before the engine is
-    compiled, which happens once per machine. Where numba is missing or fails, numpy does the work.
+    Below 4 GiB numpy has finished before it is compiled, which happens once per machine. Where it cannot be,
+    numpy does the work.
     """
-    if total_bytes < _WORTH_LOADING or "numba" in _loaded:
-        return
-    try:
-        _load_numba(compile_it=total_bytes >= _WORTH_COMPILING)
-    except Exception as error:  # noqa: BLE001 - a compiler may be missing, or fail in its own ways
-        _log.info("numba cannot be used, numpy measures in its place: %s", error)
+    _load(compile_it=total_bytes >= _WORTH_COMPILING)
 
 
 def measure_elements(
-    golden: Array, target: Array, engine: Engine = "auto", *, is_same: bool | None = None
+    golden: Array, target: Array, engine: Engine = "auto"
 ) -> tuple[SideSummary, SideSummary, PairErrors]:
     """Measure two tensors of equal shape and any numeric dtypes; neither is written to.
 
-    Whether they are known to be the same, element by element, spares looking: None to find out.
+    Raises:
+        ValueError: the shapes differ, or a dtype holds no numbers.
+    """
+    found = compare_elements(golden, target, engine)
+    return found.golden, found.target, found.errors
 
-    The engine "auto" is the compiled one once `prepare_engine` has loaded it. Complex numbers and 64-bit
-    integers are always left to numpy.
+
+def compare_elements(golden: Array, target: Array, engine: Engine = "auto") -> Elements:
+    """Find all that is asked of two tensors of equal shape and any numeric dtypes; neither is written to.
+
+    The engine "auto" is the compiled one ("numba") where it has been compiled before. Complex numbers and
+    integers of more than a byte are always left to numpy.
 
     Raises:
         ValueError: the shapes differ, or a dtype holds no numbers.
@@ -107,19 +118,27 @@ def measure_elements(
     _require_numbers(golden)
     _require_numbers(target)
     if not golden.size:
-        return _summary(SideSums(), 0), _summary(SideSums(), 0), _errors(_NO_SUMS, 0)
+        return _elements(_NO_SUMS if golden.dtype == target.dtype else _NO_SUMS_OF_TWO_DTYPES, 0)
     adding = _engine(engine, golden, target)
-    same = _same_bits(golden, target) if is_same is None else is_same
-    sums, unit = _equal_sums(adding, golden) if same else adding.measure(golden, target), 1.0
+    sums, unit = adding.measure(golden, target), 1.0
+    differs_at, roundoff = sums.differs_at, sums.roundoff
     magnitude = max(sums.golden.magnitude, sums.target.magnitude)
     if not _SMALL < magnitude < _LARGE and (_is_wide(golden) or _is_wide(target)):
         unit = _unit(magnitude)
-        golden, target = _divided(golden, unit), _divided(target, unit)
-        sums = _equal_sums(adding, golden) if same else adding.measure(golden, target)
-    return (
-        _summary(sums.golden, golden.size, unit),
-        _summary(sums.target, golden.size, unit),
-        _errors(sums, golden.size, unit),
+        sums = adding.measure(_divided(golden, unit), _divided(target, unit))
+        sums.differs_at, sums.roundoff = differs_at, roundoff
+    return _elements(sums, golden.size, unit)
+
+
+def _elements(sums: Sums, size: int, unit: float = 1.0) -> Elements:
+    return Elements(
+        golden=_summary(sums.golden, size, unit),
+        target=_summary(sums.target, size, unit),
+        errors=_errors(sums, size, unit),
+        row_squared_difference=sums.row_squared_difference,
+        row_squared_golden=sums.row_squared_golden,
+        differs_at=sums.differs_at,
+        roundoff=sums.roundoff,
     )
 
 
@@ -140,62 +159,26 @@ def summarise(array: Array) -> SideSummary:
     return _summary(sums, array.size, unit)
 
 
-def _load_numba(*, compile_it: bool) -> None:
-    module = importlib.import_module("firstdrift.metrics.elementwise.numba_pass")
-    if compile_it or module.is_cached():
-        module.load()
-        _loaded["numba"] = cast("_Engine", module)
+@cache
+def _load(*, compile_it: bool = False) -> _Engine | None:
+    """Return the compiled engine; None where it was not compiled, or is not to be had at all."""
+    try:
+        module = importlib.import_module("firstdrift.metrics.elementwise.compiled")
+        return cast("_Engine", module) if module.load(compile_it=compile_it) else None
+    except Exception as error:  # noqa: BLE001 - a compiler may be missing, or fail in its own ways
+        _log.info("numba cannot be used, numpy measures in its place: %s", error)
+        return None
 
 
 def _engine(name: Engine, *arrays: Array) -> _Engine:
-    if name == "numba" and "numba" not in _loaded:
-        _load_numba(compile_it=True)
-    compiled = _loaded.get("numba") if name != "numpy" else None
-    # Small tensors come out the same to the last bit, whatever this process has measured before.
-    if name == "auto" and arrays[0].size < _WORTH_CALLING:
-        compiled = None
-    if compiled is not None and all(map(compiled.supports, arrays)):
-        return compiled
-    return numpy_pass
+    # Of one machine all tensors are measured by one engine, so that they come out the same to the last bit.
+    compiled = None if name == "numpy" else _load(compile_it=name == "numba")
+    return compiled if compiled is not None and all(map(compiled.supports, arrays)) else numpy_pass
 
 
 def _require_numbers(array: Array) -> None:
     if number_kind(array.dtype) is None:
         raise ValueError(f"values of dtype {array.dtype} are not numbers")
-
-
-def _same_bits(golden: Array, target: Array) -> bool:
-    if golden.dtype != target.dtype:
-        return False
-    left, right = golden.reshape(-1), target.reshape(-1)
-    return all(
-        left[start : start + _CHUNK].tobytes() == right[start : start + _CHUNK].tobytes()
-        for start in range(0, left.size, _CHUNK)
-    )
-
-
-def _equal_sums(adding: _Engine, golden: Array) -> Sums:
-    """Add up a tensor against itself: only its own sums have to be formed."""
-    side = adding.summarise(golden)
-    finite = golden.size - side.nonfinite
-    pair = PairSums(
-        histogram=np.array([finite] + [0] * (len(DECADES) + 1)),
-        equal=finite,
-        equal_nonfinite=side.nonfinite,
-        squared_golden=side.squares,
-        squared_target=side.squares,
-        product=side.squares,
-        relative_count=finite - side.zeros,
-        within_1e3=finite,
-        within_5e3=finite,
-    )
-    if finite:
-        at = numpy_pass.first_finite(golden) if side.nonfinite else 0
-        value = np.empty(1)
-        as_float64(golden.reshape(-1)[at : at + 1], value)
-        pair.largest, pair.largest_at = 0.0, at
-        pair.largest_golden = pair.largest_target = float(value[0])
-    return Sums(side, side, pair, np.zeros(1), np.zeros(1))
 
 
 def _is_wide(array: Array) -> bool:
@@ -312,6 +295,7 @@ def _worst_row(sums: Sums) -> tuple[int, float]:
     return row, math.sqrt(errors[row])
 
 
-_NO_SUMS = Sums(
+_NO_SUMS_OF_TWO_DTYPES = Sums(
     SideSums(), SideSums(), PairSums(np.zeros(len(DECADES) + 2, np.int64)), np.zeros(0), np.zeros(0)
 )
+_NO_SUMS = replace(_NO_SUMS_OF_TWO_DTYPES, differs_at=NOWHERE)

@@ -11,8 +11,10 @@ from collections.abc import Iterator
 import numpy as np
 import numpy.typing as npt
 
+from firstdrift.metrics.bits import NOWHERE, first_difference
 from firstdrift.metrics.conversion import as_float64, fill
 from firstdrift.metrics.dtypes import Array, Floats
+from firstdrift.metrics.elementwise.equal import equal_sums
 from firstdrift.metrics.elementwise.sums import (
     DECADES,
     FIVE_THOUSANDTHS,
@@ -20,8 +22,10 @@ from firstdrift.metrics.elementwise.sums import (
     PairSums,
     SideSums,
     Sums,
+    bounds_of_bins,
     rows_and_columns,
 )
+from firstdrift.metrics.stored_format import stored_roundoff
 
 BLOCK = 1 << 14
 """Elements per block: the workspace of four float64 rows (512 KiB) stays in the L2 cache."""
@@ -37,6 +41,16 @@ def supports(_array: Array) -> bool:
 
 def measure(golden: Array, target: Array) -> Sums:
     """Add up everything about two non-empty tensors of one shape and any numeric dtype."""
+    differs_at = first_difference(golden, target)
+    if differs_at == NOWHERE:
+        return equal_sums(summarise(golden), golden)
+    sums = _measure(golden, target)
+    sums.differs_at = differs_at
+    sums.roundoff = max(stored_roundoff(golden), stored_roundoff(target))
+    return sums
+
+
+def _measure(golden: Array, target: Array) -> Sums:
     rows, columns = rows_and_columns(golden.shape)
     golden, target = golden.reshape(-1), target.reshape(-1)
     with np.errstate(all="ignore"):
@@ -58,19 +72,6 @@ def summarise(array: Array) -> SideSums:
             as_float64(part, values)
             sums.add(_side_sums(values))
     return sums
-
-
-def first_finite(array: Array) -> int:
-    """Return the flat index of the first finite element of a tensor that has one."""
-    array = array.reshape(-1)
-    for start in range(0, array.size, BLOCK):
-        values = np.empty(min(BLOCK, array.size - start))
-        with np.errstate(invalid="ignore"):  # a signalling NaN
-            as_float64(array[start : start + BLOCK], values)
-        finite = np.isfinite(values)
-        if finite.any():
-            return start + int(finite.argmax())
-    raise ValueError("no element is finite")
 
 
 def _measure_blocks(golden: Array, target: Array, rows: int, columns: int) -> Sums:
@@ -170,7 +171,7 @@ def _measure_finite(
     golden_sums = SideSums(highest[0], lowest[0], total[0], squares[0], golden_zeros)
     target_sums = SideSums(highest[1], lowest[1], total[1], squares[1], target_zeros)
     equal = size - int(np.count_nonzero(absolute))
-    bounds = DECADES * (golden_sums.magnitude if magnitude is None else magnitude)
+    bounds = bounds_of_bins(golden_sums.magnitude if magnitude is None else magnitude)
     at = int(absolute.argmax())
     pair_sums = PairSums(
         histogram=_histogram(absolute, highest[3], bounds, equal),

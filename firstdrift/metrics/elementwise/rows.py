@@ -10,7 +10,7 @@ from typing import Final
 import numpy as np
 
 from firstdrift.metrics.conversion import finite
-from firstdrift.metrics.dtypes import Array
+from firstdrift.metrics.dtypes import Array, Floats
 from firstdrift.metrics.measurement import PairErrors, RowProfile
 
 _LEAST: Final = 0.01
@@ -35,15 +35,22 @@ def row_profile(golden: Array, target: Array) -> RowProfile | None:
     with np.errstate(all="ignore"):
         for start in range(0, len(apart), _ROWS_AT_ONCE):
             some = [finite(side[start : start + _ROWS_AT_ONCE]) for side in rows]
-            apart[start : start + _ROWS_AT_ONCE] = _norms(some[1] - some[0])
-            sizes[start : start + _ROWS_AT_ONCE] = _norms(some[0])
-        least = np.linalg.norm(sizes) / np.sqrt(len(sizes))
-        relative = np.sort(apart / np.maximum(sizes, least))[::-1]
+            apart[start : start + _ROWS_AT_ONCE] = _squares(some[1] - some[0])
+            sizes[start : start + _ROWS_AT_ONCE] = _squares(some[0])
+    return profile_of(apart, sizes)
+
+
+def profile_of(squared_differences: Floats, squares: Floats) -> RowProfile | None:
+    """Return the same from the squared norms of rows: of their differences, and of the golden side."""
+    if len(squares) < 2:  # noqa: PLR2004
+        return None
+    with np.errstate(all="ignore"):
+        relative = np.sort(np.sqrt(squared_differences / np.maximum(squares, squares.mean())))[::-1]
     return RowProfile(len(relative), tuple(relative[RowProfile.places(len(relative))].tolist()))
 
 
-def _norms(rows: Array) -> Array:
-    return np.asarray(np.sqrt(np.einsum("ij,ij->i", rows, rows.conj()).real))
+def _squares(rows: Array) -> Array:
+    return np.asarray(np.einsum("ij,ij->i", rows, rows.conj()).real)
 
 
 def swapped_choices(golden: Array, target: Array) -> tuple[int, ...] | None:

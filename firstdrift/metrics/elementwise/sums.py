@@ -15,6 +15,8 @@ from firstdrift.metrics.dtypes import Floats
 DECADES = np.array([10.0**exponent for exponent in range(-12, 1)])
 """Lower bounds of the upper 13 of the 15 histogram bins, relative to the largest golden magnitude."""
 
+_UPPER_HALF = ~np.int64(0xFFFF_FFFF)
+
 ONE_THOUSANDTH = 0.001
 FIVE_THOUSANDTHS = 0.005
 
@@ -110,6 +112,9 @@ class Sums(Struct):
         pair: over the pairs.
         row_squared_difference: sum of d squared for each row along the last dimension.
         row_squared_golden: sum of squared golden elements of finite pairs for each row.
+        differs_at: flat index of the first element whose bits differ (of integers, whose values do), -1 if
+            there is none; None where dtypes differ.
+        roundoff: unit roundoff of the coarser 16-bit format that float32 values came from, 0 if from none.
     """
 
     golden: SideSums
@@ -117,6 +122,18 @@ class Sums(Struct):
     pair: PairSums
     row_squared_difference: Floats
     row_squared_golden: Floats
+    differs_at: int | None = None
+    roundoff: float = 0.0
+
+
+def bounds_of_bins(magnitude: float) -> Floats:
+    """Return the lower bounds of bins, by the largest golden magnitude, with the upper half of their bits.
+
+    They are less than a millionth lower than powers of ten: so the upper halves tell of all differences,
+    exactly, in which bin they are.
+    """
+    bounds: Floats = ((DECADES * magnitude).view(np.int64) & _UPPER_HALF).view(np.float64)
+    return bounds
 
 
 def rows_and_columns(shape: tuple[int, ...]) -> tuple[int, int]:

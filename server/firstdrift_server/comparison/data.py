@@ -13,9 +13,9 @@ from firstdrift.catalogue.comparisons.tree import incomparable_pairs
 from firstdrift.catalogue.lookup import record_of
 from firstdrift.catalogue.matches.match_sets import laid_over
 from firstdrift.catalogue.tables import JobState
+from firstdrift.comparison.outlines import LISTED
 from firstdrift.comparison.report import DumpSummary, all_notes
 from firstdrift.exports.report_json import (
-    INCOMPARABLE_SHOWN,
     comparison_object,
     coordinates_object,
     counts_object,
@@ -161,8 +161,8 @@ def _incomparable(session: Session, slices: Sequence[SlicePair]) -> list[JSONObj
     """List the first pairs that could not be compared, and why; what follows from ties is counted beside."""
     found: list[JSONObject] = []
     for slice_pair in slices:
-        if slice_pair.judgement.counts.incomparable and len(found) < INCOMPARABLE_SHOWN:
-            left = INCOMPARABLE_SHOWN - len(found)
+        if slice_pair.judgement.counts.incomparable and len(found) < LISTED:
+            left = LISTED - len(found)
             found += [
                 incomparable_object(slice_pair.target, pair.plan, joined(*pair.judgement.reasons))
                 for pair in incomparable_pairs(session, slice_pair.id, limit=left)

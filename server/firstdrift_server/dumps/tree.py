@@ -11,10 +11,10 @@ from sqlalchemy.orm import Session
 
 from firstdrift.catalogue.comparisons.outline import CLASSES, DIRECTIONS, KINDS, LEVELS, Integers
 from firstdrift.catalogue.comparisons.patterns import names_matching
+from firstdrift.catalogue.dumps.computed import computed_of_slice
 from firstdrift.catalogue.dumps.records import IndexedSlice, get_dump
 from firstdrift.catalogue.dumps.single_dump import (
     DumpTree,
-    computed_of_slice,
     load_dump_tree,
     tensors_of_nodes,
 )

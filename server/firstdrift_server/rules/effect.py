@@ -22,7 +22,8 @@ from firstdrift_server.rules.judging import judging_object, judging_to_try
 from firstdrift_server.validation import read_number
 
 if TYPE_CHECKING:
-    from firstdrift.catalogue.comparisons.rule_preview import Measured, Tally, Trial
+    from firstdrift.catalogue.comparisons.overview import Tally
+    from firstdrift.catalogue.comparisons.rule_preview import Measured, Trial
 
 ALL_SECONDS: Final = 8.0
 """For so long slices are looked at when all of them are asked for."""

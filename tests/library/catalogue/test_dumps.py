@@ -93,7 +93,7 @@ def test_indexing_that_was_cut_short_can_be_repeated(engine: Engine, copy: Path)
     with writing(engine) as session:
         (indexed,) = slices_of_dump(session, dump_id)
         session.execute(text("UPDATE slices SET nodes = NULL"))
-        session.execute(text("DELETE FROM tensors WHERE node > 100"))
+        session.execute(text("DELETE FROM node_blocks WHERE first > 100"))
     read = read_slice(dump, indexed.listing)
     add_nodes(partial(writing, engine), indexed.id, read)
     with reading(engine) as session:

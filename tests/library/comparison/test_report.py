@@ -10,7 +10,7 @@ from messages import gaps_of, ids_of, outline
 
 import firstdrift
 from firstdrift import FirstdriftError, Options, Report
-from firstdrift.comparison.compare import Progress
+from firstdrift.comparison.from_dumps import Progress
 from firstdrift.comparison.table import COLUMNS
 from firstdrift.errors import DumpNotFoundError, SettingsError
 from firstdrift.exports.report_json import dump_object

@@ -1,6 +1,7 @@
 """The metrics of a pair, computed one element at a time in decimals of 300 digits."""
 
 import math
+import struct
 from collections.abc import Iterable
 from decimal import Decimal, localcontext
 from typing import Any, TypeAlias
@@ -104,7 +105,13 @@ def _decibels(ratio: float) -> float:
 def _histogram(x: list[float], d: dict[int, float], same: int) -> tuple[int, ...]:
     magnitude = max((abs(value) for value in x if math.isfinite(value)), default=0.0)
     counts = [same] + [0] * (len(BOUNDS) + 1)
+    bounds = [_upper_half(bound * magnitude) for bound in BOUNDS]
     for value in d.values():
-        place = 1 + sum(abs(value) >= bound * magnitude for bound in BOUNDS) if value else 0
+        place = 1 + sum(abs(value) >= bound for bound in bounds) if value else 0
         counts[place] += 1
     return tuple(counts)
+
+
+def _upper_half(value: float) -> float:
+    """Return a number without the lower half of its bits."""
+    return float(struct.unpack("<d", bytes(4) + struct.pack("<d", value)[4:])[0])

@@ -13,8 +13,11 @@ from library.metrics.reference import reference_errors
 from library.metrics.tensors_at_random import FLOATS, INTEGERS, pairs
 from msgspec.structs import asdict, replace
 
-from firstdrift.metrics.elementwise.measure import Engine, measure_elements, summarise
-from firstdrift.metrics.measurement import PairErrors
+from firstdrift.metrics.bits import NOWHERE, first_difference
+from firstdrift.metrics.elementwise.measure import Engine, compare_elements, measure_elements, summarise
+from firstdrift.metrics.elementwise.rows import profile_of, row_profile
+from firstdrift.metrics.measurement import PairErrors, RowProfile
+from firstdrift.metrics.stored_format import stored_roundoff
 
 NAN, INF = math.nan, math.inf
 ENGINES: list[Engine] = ["numpy", "numba"]
@@ -270,6 +273,60 @@ def test_a_tensor_never_differs_from_itself(dtype: np.dtype[Any]) -> None:
         )
 
 
+@given(pairs())
+@settings(max_examples=500, deadline=None)
+def test_one_pass_finds_what_passes_for_each_question_find(pair: tuple[np.ndarray, np.ndarray]) -> None:
+    golden, target = pair
+    for engine in ENGINES:
+        found = compare_elements(golden, target, engine)
+        assert found.differs_at == first_difference(golden, target)
+        if found.errors.equal == found.errors.size:
+            continue
+        assert found.roundoff == max(stored_roundoff(golden), stored_roundoff(target))
+        if not found.errors.mismatched_nonfinite:
+            assert_same_profile(
+                profile_of(found.row_squared_difference, found.row_squared_golden),
+                row_profile(golden, target),
+            )
+
+
+def assert_same_profile(found: RowProfile | None, expected: RowProfile | None) -> None:
+    if found is None or expected is None:
+        assert found is expected
+    else:
+        assert found.rows == expected.rows
+        assert found.errors == pytest.approx(expected.errors, rel=1e-11, abs=1e-150, nan_ok=True)
+
+
+@given(
+    st.integers(0, 2**32),
+    st.sampled_from(FLOATS),
+    st.sampled_from([(2049,), (3, 1025), (33, 31), (5000, 1), (5, 1104)]),
+)
+@settings(max_examples=60, deadline=None)
+def test_one_pass_finds_the_same_across_blocks(
+    seed: int, dtype: np.dtype[Any], shape: tuple[int, ...]
+) -> None:
+    golden, target = large_pair(seed, dtype, shape)
+    target.reshape(-1)[: seed % golden.size] = golden.reshape(-1)[: seed % golden.size]
+    found = compare_elements(golden, target, "numba")
+    assert found.differs_at == first_difference(golden, target)
+    if not found.errors.mismatched_nonfinite and found.differs_at != NOWHERE:
+        assert_same_profile(
+            profile_of(found.row_squared_difference, found.row_squared_golden), row_profile(golden, target)
+        )
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_the_format_that_float32_came_from_is_seen_beside_what_is_not_finite(engine: Engine) -> None:
+    golden = np.linspace(-2, 2, 5001).astype(ml_dtypes.bfloat16).astype(np.float32)
+    target = golden.copy()
+    target[7], target[4000] = NAN, 0.0
+    assert compare_elements(golden, target, engine).roundoff == 2.0**-9
+    target[8] = np.float32(0.1)
+    assert compare_elements(golden, target, engine).roundoff == 2.0**-9
+
+
 def test_one_undecodable_dtype_is_named() -> None:
     with pytest.raises(ValueError, match="dtype <U1 are not numbers"):
         measure_elements(np.array(["a"]), np.array(["b"]))
@@ -317,18 +374,25 @@ def test_a_small_comparison_does_not_pay_for_numba_or_torch() -> None:
     run("elementwise.prepare_engine(1 << 20); measure(); assert not {'numba', 'torch'} & set(sys.modules)")
 
 
-def test_numba_is_loaded_for_much_data() -> None:
-    run("elementwise.prepare_engine(1 << 40); assert 'numba' in elementwise._loaded; measure()")
+def test_what_was_compiled_before_is_used_without_numba() -> None:
+    run(
+        "elementwise.prepare_engine(1); assert elementwise._load(); measure(); assert 'numba' not in sys.modules"
+    )
 
 
 def test_the_kernel_is_compiled_for_very_much_data_only() -> None:
     run(
-        "from firstdrift.metrics.elementwise import numba_pass\n"
-        "numba_pass.is_cached = lambda: False\n"
+        "from firstdrift.metrics.elementwise import machine_code\n"
+        "machine_code.load = lambda: None\n"
+        "machine_code.compile_and_keep = sys.exit\n"
         "elementwise.prepare_engine(1 << 30)\n"
-        "assert 'numba' not in elementwise._loaded"
+        "assert measure().size == 1 << 19 and 'numba' not in sys.modules"
     )
 
 
 def test_without_numba_numpy_goes_on_working() -> None:
-    run("sys.modules['numba'] = None; elementwise.prepare_engine(1 << 40); assert measure().size == 1 << 19")
+    run(
+        "from firstdrift.metrics.elementwise import machine_code\n"
+        "machine_code.load = lambda: None\n"
+        "sys.modules['numba'] = None; elementwise.prepare_engine(1 << 40); assert measure().size == 1 << 19"
+    )

@@ -1,0 +1,239 @@
+"""What is kept of a judged pair of slices, as it is packed: rows, pairs, and the rest of the plan."""
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from operator import attrgetter
+from typing import Any
+
+from msgspec import DecodeError, Struct
+from msgspec.msgpack import Decoder, Encoder
+from msgspec.structs import replace
+
+from firstdrift.catalogue.blocks import split
+from firstdrift.catalogue.comparisons.measurements import Place
+from firstdrift.catalogue.packing import pack
+from firstdrift.comparison.report import SliceResult
+from firstdrift.matching.plan import Messages, NodeMatch, SlicePlan, TensorPair
+from firstdrift.metrics.measurement import MeasurementKind
+from firstdrift.model.slice import Slice
+from firstdrift.model.tensor import TensorRecord
+from firstdrift.verdict.judgement import Finding, PairJudgement, RollUp, RowJudgement, Verdict
+from firstdrift.verdict.tree import TreeRow
+from firstdrift.wording.message import Message
+
+KINDS = tuple(MeasurementKind)
+
+
+_ROWS_IN_A_BLOCK = 256
+_PAIRS_IN_A_BLOCK = 512
+
+
+class KeptRow(Struct, frozen=True, gc=False):
+    """A row of the tree.
+
+    Attributes:
+        tree: where it is; likewise match, how its nodes were matched, and judgement, what is said of it.
+        paths: module paths of its nodes, by which it is found beside its names.
+        first_pair: index of the first of its pairs of tensors; None if it has none. Likewise last_pair.
+        kinds: what their numbers were computed from, a bit for each of `KINDS`.
+    """
+
+    tree: TreeRow
+    match: NodeMatch | None
+    judgement: RowJudgement
+    paths: tuple[str, ...]
+    first_pair: int | None
+    last_pair: int | None
+    kinds: int
+
+
+class KeptPair(Struct, frozen=True, gc=False):
+    """A pair of tensors.
+
+    Attributes:
+        row: index of its row; likewise match, of its match in the plan.
+        golden_order: order of the golden node in its slice; likewise target_order.
+        golden_position: place of the tensor in the golden node; likewise target_position.
+        whole: the pair, if it is more than two tensors of these nodes: joined from several, for instance.
+        transform: as in the plan; likewise incomparable.
+        block: where its measurement is; likewise place.
+    """
+
+    row: int
+    match: int
+    golden_order: int
+    golden_position: int
+    target_order: int
+    target_position: int
+    whole: TensorPair | None
+    transform: Messages
+    incomparable: Message | None
+    judgement: PairJudgement
+    block: int
+    place: int
+
+
+def kept_rows(result: SliceResult, slices: tuple[Slice, Slice]) -> list[KeptRow]:
+    """Put together what is kept of the rows of a slice pair."""
+    matches = result.plan.matches
+    golden, target = ({node.name: node.path for node in read.nodes} for read in slices)
+    pairs = _pairs_of_rows(result)
+    return [
+        KeptRow(
+            row,
+            None if row.match is None else matches[row.match],
+            judged,
+            (*(golden.get(name, "") for name in row.golden), *(target.get(name, "") for name in row.target)),
+            *pairs[row.index],
+        )
+        for row, judged in zip(result.rows, result.judgement.rows, strict=True)
+    ]
+
+
+def _pairs_of_rows(result: SliceResult) -> Mapping[int, tuple[int | None, int | None, int]]:
+    """Say of each row which its pairs are, the first and the last, and of what kinds."""
+    bits = {kind: 1 << place for place, kind in enumerate(KINDS)}
+    found: defaultdict[int, tuple[int | None, int | None, int]] = defaultdict(lambda: (None, None, 0))
+    rows = row_of_match(result)
+    for index, (pair, measured) in enumerate(zip(result.plan.pairs, result.measurements, strict=True)):
+        first, _, kinds = found[rows[pair.match]]
+        found[rows[pair.match]] = (index if first is None else first, index, kinds | bits[measured.kind])
+    return found
+
+
+def row_of_match(result: SliceResult) -> dict[int | None, int]:
+    """Say in which row each match is."""
+    return {row.match: row.index for row in result.rows}
+
+
+def kept_pairs(
+    result: SliceResult, slices: tuple[Slice, Slice], measured: Sequence[Place]
+) -> Iterator[KeptPair]:
+    """Put together what is kept of the pairs of tensors of a slice pair."""
+    rows = row_of_match(result)
+    golden, target = map(_Places, slices)
+    for pair, judged, place in zip(result.plan.pairs, result.judgement.pairs, measured, strict=True):
+        of_golden = golden.own(pair.golden_node, pair.golden)
+        of_target = target.own(pair.target_node, pair.target)
+        is_whole = of_golden is None or of_target is None or _is_more(pair)
+        golden_order, golden_position = of_golden or golden.named(pair.golden_node, pair.golden)
+        target_order, target_position = of_target or target.named(pair.target_node, pair.target)
+        yield KeptPair(
+            rows[pair.match],
+            pair.match,
+            golden_order,
+            golden_position,
+            target_order,
+            target_position,
+            pair if is_whole else None,
+            pair.transform,
+            pair.incomparable,
+            judged,
+            *place,
+        )
+
+
+class _Places:
+    """Where the tensors of a slice are: order of the node, and place in the node."""
+
+    def __init__(self, read: Slice) -> None:
+        self._nodes = {node.name: node for node in read.nodes}
+        self._own = {
+            (node.name, id(record)): (node.order, position)
+            for node in read.nodes
+            for position, record in enumerate(node.tensors)
+            if record.shards is None
+        }
+
+    def own(self, node: str, record: TensorRecord) -> tuple[int, int] | None:
+        """Return where a tensor is; None if it is none of the node's, or what several ranks hold."""
+        return self._own.get((node, id(record)))
+
+    def named(self, node: str, record: TensorRecord) -> tuple[int, int]:
+        """Return where the tensor of a node is that is called as one that was made of it and others."""
+        found = self._nodes[node]
+        labels = [known.label for known in found.tensors]
+        return found.order, labels.index(record.label)
+
+
+def _is_more(pair: TensorPair) -> bool:
+    return bool(pair.joining or pair.by_statistics or pair.tokens)
+
+
+def row_blocks(rows: Sequence[KeptRow]) -> dict[str, list[Any]]:
+    """Pack rows: the columns of their table."""
+    blocks = dict(split(rows, _ROWS_IN_A_BLOCK))
+    return {"first": list(blocks), "content": [pack(KeptRow, block) for block in blocks.values()]}
+
+
+def pair_blocks(pairs: Sequence[KeptPair]) -> dict[str, list[Any]]:
+    """Pack pairs of tensors, likewise."""
+    blocks = dict(split(pairs, _PAIRS_IN_A_BLOCK))
+    return {
+        "first": list(blocks),
+        "incomparable": [
+            sum(pair.judgement.verdict is Verdict.INCOMPARABLE for pair in block) for block in blocks.values()
+        ],
+        "content": [pack(KeptPair, block) for block in blocks.values()],
+    }
+
+
+def with_bad_row(rows: Sequence[KeptRow], bad: Finding, pair: int | None) -> list[KeptRow]:
+    """Let a row be bad because of a pair of its tensors: in itself, and in what is said of those above."""
+    changed = list(rows)
+    before = rows[bad.row or 0]
+    said = replace(before.judgement, verdict=Verdict.ERROR, reasons=bad.reasons, worst_pair=pair)
+    changed[before.tree.index] = replace(before, judgement=said)
+    above = before.tree.parent if before.judgement.verdict is not Verdict.ERROR else None
+    while above is not None:
+        row = rows[above]
+        below = _one_more_error(row.judgement.below, before.judgement.verdict)
+        changed[above] = replace(row, judgement=replace(row.judgement, below=below))
+        above = row.tree.parent
+    return changed
+
+
+def _one_more_error(below: RollUp, instead_of: Verdict) -> RollUp:
+    fewer = {name: getattr(below, name) - 1 for name in ("warning", "incomparable") if name == instead_of}
+    return replace(below, error=below.error + 1, worst=Verdict.ERROR, **fewer)
+
+
+def with_bad_pair(pairs: Sequence[KeptPair], bad: Finding, index: int | None) -> list[KeptPair]:
+    """Let a pair of tensors be bad."""
+    changed = list(pairs)
+    if index is not None:
+        said = replace(pairs[index].judgement, verdict=Verdict.ERROR, reasons=bad.reasons)
+        changed[index] = replace(pairs[index], judgement=said)
+    return changed
+
+
+def pack_rest(plan: SlicePlan) -> bytes | None:
+    """Write what a plan says beside matches, pairs and what slice pairs keep of it themselves.
+
+    None if a name has characters that UTF-8 lacks.
+    """
+    rest = replace(
+        plan, matches=(), pairs=(), unmatched_golden_tensors=(), unmatched_target_tensors=(), notes=()
+    )
+    try:
+        return _ENCODER.encode(rest)
+    except UnicodeEncodeError:
+        return None
+
+
+def unpack_rest(packed: bytes) -> SlicePlan | None:
+    """Read what `pack_rest` wrote; None if records had other fields then."""
+    try:
+        return _DECODER.decode(packed)
+    except DecodeError:
+        return None
+
+
+_ENCODER = Encoder(enc_hook=str)
+_DECODER = Decoder(SlicePlan, dec_hook=lambda known, plain: known(plain))
+
+
+def matches_of(rows: Sequence[KeptRow]) -> tuple[NodeMatch, ...]:
+    """Put the matches of rows in the order of the plan."""
+    matched = [row for row in rows if row.match is not None]
+    return tuple(row.match for row in sorted(matched, key=attrgetter("tree.match")) if row.match)

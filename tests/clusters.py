@@ -1,0 +1,76 @@
+"""Dask clusters for the tests: a scheduler and workers as processes of their own."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import psutil
+
+
+class DaskCluster:
+    """A scheduler and its workers on this machine."""
+
+    def __init__(self, folder: Path) -> None:
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = free.getsockname()[1]
+        self.address = f"tcp://127.0.0.1:{port}"
+        self._folder = folder
+        self._processes: list[subprocess.Popen[bytes]] = []
+        self.scheduler = self._start("scheduler", "--host", "127.0.0.1", "--port", str(port))
+        until = time.monotonic() + 60
+        while not self._listens(port):
+            assert time.monotonic() < until, "the scheduler did not start"
+            time.sleep(0.1)
+
+    @staticmethod
+    def _listens(port: int) -> bool:
+        with suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
+            return True
+        return False
+
+    def add_worker(self) -> None:
+        """Start a worker, with a process that starts it again when it dies."""
+        self._start("worker", self.address, "--nthreads", "1", "--local-directory", str(self._folder))
+
+    def _start(self, kind: str, *arguments: str) -> subprocess.Popen[bytes]:
+        command = [sys.executable, "-m", f"distributed.cli.dask_{kind}", *arguments, "--no-dashboard"]
+        process = subprocess.Popen(
+            command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
+        )
+        self._processes.append(process)
+        return process
+
+    def worker_processes(self) -> list[psutil.Process]:
+        """Give the processes that do tasks, without those that watch over them."""
+        found: list[psutil.Process] = []
+        for process in self._processes[1:]:
+            with suppress(psutil.NoSuchProcess):
+                children = psutil.Process(process.pid).children(recursive=True)
+                found += [child for child in children if "spawn_main" in " ".join(child.cmdline())]
+        return found
+
+    def end(self) -> None:
+        """End all of it at once."""
+        for process in self._processes:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+
+
+@contextmanager
+def dask_cluster(folder: Path, workers: int) -> Iterator[DaskCluster]:
+    """Run a cluster while the block runs."""
+    cluster = DaskCluster(folder)
+    try:
+        for _ in range(workers):
+            cluster.add_worker()
+        yield cluster
+    finally:
+        cluster.end()

@@ -1,0 +1,128 @@
+"""What a Dask cluster finds is what this process finds, whatever of the cluster is lost on the way."""
+
+import os
+import shutil
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from clusters import DaskCluster, dask_cluster
+
+from firstdrift.cluster import tasks
+from firstdrift.cluster.lanes import Cluster
+from firstdrift.comparison.compare import compare_dumps
+from firstdrift.comparison.from_dumps import Progress
+from firstdrift.comparison.report import Options, Report
+from firstdrift.comparison.table import lines_of
+from firstdrift.comparison.user_hooks import Additions
+from firstdrift.errors import SettingsError
+from firstdrift.matching.plan import MatchingRules
+from firstdrift.verdict.baseline import QUIET
+
+Unpacked = Callable[[str], Path]
+Dumps = tuple[Path, Path]
+STEPS = 5
+
+
+@pytest.fixture
+def steps(unpacked: Unpacked, tmp_path: Path) -> Dumps:
+    dump = unpacked("msprobe/llama_stat_mix_perturb")
+    for side in ("golden", "target"):
+        for step in range(STEPS):
+            shutil.copytree(dump / side / "step0", tmp_path / side / f"step{step}")
+    return tmp_path / "golden", tmp_path / "target"
+
+
+def answer(report: Report) -> dict[str, Any]:
+    """Return all that a report says, but for how long it took."""
+    fields = {name: getattr(report, name) for name in report.__struct_fields__}
+    return fields | {"seconds": None, "slices": list(report.slices), "lines": list(lines_of(report))}
+
+
+def on(cluster: DaskCluster, dumps: Dumps, progress: Callable[[Progress], None] = lambda _: None) -> Report:
+    return compare_dumps(dumps, Options(), progress, crew=Cluster(cluster.address))
+
+
+@pytest.mark.parametrize("workers", [1, 2, 4])
+def test_any_number_of_workers_finds_the_same(steps: Dumps, tmp_path: Path, workers: int) -> None:
+    here = answer(compare_dumps(steps, Options()))
+    with dask_cluster(tmp_path, workers) as cluster:
+        assert answer(on(cluster, steps)) == here
+
+
+def test_tensors_are_measured_in_batches(
+    unpacked: Unpacked, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dumps = unpacked("msit/llama4_golden_fp32"), unpacked("msit/llama4_perturb_L2_T3")
+    options = Options(MatchingRules(token=3))
+    planned = tasks.plan(tasks.SliceTask("a", *dumps, one_pair(dumps), options, QUIET, details=False))
+    whole = tasks.batches_of(planned)
+    monkeypatch.setattr(tasks, "BATCH_BYTES", 4096)
+    batches = tasks.batches_of(planned)
+    pairs = len(planned.planned.plan.pairs)
+    assert whole == [(0, pairs)]
+    assert len(batches) > 5
+    assert [place for start, stop in batches for place in range(start, stop)] == list(range(pairs))
+    with dask_cluster(tmp_path, 2) as cluster:
+        assert answer(on(cluster, dumps)) == answer(compare_dumps(dumps, Options()))
+
+
+def one_pair(dumps: Dumps) -> Any:  # noqa: ANN401
+    return compare_dumps(dumps, Options(MatchingRules(token=3))).pairing.pairs[0]
+
+
+def test_a_worker_that_is_killed_costs_its_tasks_alone(steps: Dumps, tmp_path: Path) -> None:
+    here = answer(compare_dumps(steps, Options()))
+    with dask_cluster(tmp_path, 2) as cluster:
+        on(cluster, steps)  # both have started
+
+        def kill() -> None:
+            os.kill(cluster.worker_processes()[0].pid, signal.SIGKILL)
+
+        assert answer(on(cluster, steps, once(kill))) == here
+
+
+def test_what_a_cluster_has_not_done_when_it_is_lost_is_done_here(steps: Dumps, tmp_path: Path) -> None:
+    here = answer(compare_dumps(steps, Options()))
+    with dask_cluster(tmp_path, 1) as cluster:
+        assert answer(on(cluster, steps, once(cluster.scheduler.kill))) == here
+        assert cluster.scheduler.poll() is not None
+
+
+def once(do: Callable[[], object]) -> Callable[[Progress], None]:
+    """Do something when it is first told how far the comparison is."""
+    done: list[object] = []
+
+    def told(at: Progress) -> None:
+        if at.stage == "measuring" and not done:
+            done.append(do())
+
+    return told
+
+
+def test_a_damaged_slice_is_told_as_when_it_is_read_here(steps: Dumps, tmp_path: Path) -> None:
+    (file,) = steps[1].glob("step2/rank0/dump.json")
+    file.write_text("{", "utf-8")
+    here = answer(compare_dumps(steps, Options()))
+    with dask_cluster(tmp_path, 1) as cluster:
+        assert answer(on(cluster, steps)) == here
+
+
+def test_where_nobody_answers_it_is_said_at_once(steps: Dumps) -> None:
+    with pytest.raises(SettingsError, match=r"no scheduler of a Dask cluster answers at tcp://127.0.0.1:9"):
+        compare_dumps(steps, Options(), crew=Cluster("tcp://127.0.0.1:9"))
+    with pytest.raises(SettingsError, match="answers at nonsense"):
+        compare_dumps(steps, Options(), crew=Cluster("nonsense://x"))
+
+
+def test_functions_of_the_users_are_not_sent_to_a_cluster(steps: Dumps) -> None:
+    additions = Additions(postprocess=object())  # type: ignore[arg-type]
+    with pytest.raises(SettingsError, match="cannot be run on a cluster"):
+        compare_dumps(steps, Options(), additions=additions, crew=Cluster("tcp://127.0.0.1:9"))
+
+
+def test_another_version_of_firstdrift_is_refused() -> None:
+    with pytest.raises(SettingsError, match=r"have firstdrift .*, and 0\.0\.1 asks"):
+        tasks.require_version("0.0.1")

@@ -1,0 +1,58 @@
+"""The compiled kernel on disk: who may write it, and what becomes of a file that is damaged."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from firstdrift.metrics.elementwise import machine_code
+
+COMPILE = [sys.executable, "-m", "firstdrift.metrics.elementwise.compiled"]
+
+
+@pytest.fixture
+def kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """Return the one folder in which machine code is kept, with the code of this machine in it."""
+    subprocess.run(COMPILE, check=True, timeout=120)
+    file = next(filter(Path.is_file, machine_code._files()))
+    (tmp_path / file.name).write_bytes(file.read_bytes())
+    monkeypatch.setattr(machine_code, "_folders", lambda: iter([tmp_path]))
+    return tmp_path / file.name
+
+
+def test_what_was_kept_is_loaded(kept: Path) -> None:
+    assert kept.is_file()
+    assert machine_code.load() is not None
+
+
+@pytest.mark.parametrize("damage", [b"", b"short", None])
+def test_a_damaged_file_is_as_good_as_none(kept: Path, damage: bytes | None) -> None:
+    kept.write_bytes(kept.read_bytes()[:-1] if damage is None else damage)
+    assert machine_code.load() is None
+
+
+def test_code_for_another_processor_or_kernel_is_not_loaded(kept: Path) -> None:
+    kept.rename(kept.with_name("kernel-0000000000000000.o"))
+    assert machine_code.load() is None
+
+
+def test_where_the_package_may_not_be_written_a_user_has_a_cache(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    read_only = tmp_path / "file"
+    read_only.touch()
+    monkeypatch.setattr(machine_code, "_folders", lambda: iter([read_only, tmp_path / "cache"]))
+    assert machine_code.compile_and_keep() is not None
+    assert [file.suffix for file in (tmp_path / "cache").iterdir()] == [".o"]
+    assert machine_code.load() is not None
+
+
+def test_the_cache_of_a_user_lies_in_the_users_cache_directory(tmp_path: Path) -> None:
+    folders = "from firstdrift.metrics.elementwise import machine_code as m; print(list(m._folders())[1])"
+    environment = {**os.environ, "XDG_CACHE_HOME": str(tmp_path)}
+    said = subprocess.run(
+        [sys.executable, "-c", folders], env=environment, check=True, capture_output=True, text=True
+    )
+    assert said.stdout.strip() == str(tmp_path / "firstdrift")
