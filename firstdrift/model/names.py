@@ -11,7 +11,7 @@ Words such as "forward" may occur in a path; only the last two parts of a name s
 
 from collections.abc import Iterator
 from functools import lru_cache
-from typing import Final, Literal, NamedTuple
+from typing import Final, Literal
 
 from msgspec import Struct
 
@@ -78,7 +78,7 @@ def parse_name(name: str) -> NameParts:
     return NameParts("module", module_path(name), module_path(name), "none", 0)
 
 
-class _Called(NamedTuple):
+class _Called(Struct, gc=False):
     """What the last two parts of the name of a call say, and what is before them."""
 
     kind: str
@@ -110,10 +110,7 @@ def module_path(name: str) -> str:
     """Strip the framework's prefix: "root.norm" and "Module.norm" are "norm"; "root" is ""."""
     if name == "root":
         return ""
-    for prefix in _FRAMEWORK_PREFIXES:
-        if name.startswith(prefix):
-            return name[len(prefix) :]
-    return name
+    return name.partition(".")[2] if name.startswith(_FRAMEWORK_PREFIXES) else name
 
 
 def is_beyond_reason(name: str) -> bool:
@@ -145,6 +142,6 @@ def with_direction(name: str, direction: Literal["forward", "backward"]) -> str:
 
 
 def _is_call(text: str) -> bool:
-    if not (text.isascii() and text.isdigit() and len(text) <= _LONGEST_CALL):
-        return False
-    return text == "0" or text[0] != "0"
+    if text == "0":
+        return True
+    return text.isascii() and text.isdigit() and text[0] != "0" and len(text) <= _LONGEST_CALL

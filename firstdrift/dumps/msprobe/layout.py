@@ -12,7 +12,8 @@ import os
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from itertools import count
+from functools import partial
+from itertools import chain, count
 from pathlib import Path
 from typing import Any, ClassVar, Final
 
@@ -25,7 +26,7 @@ from firstdrift.dumps.storage.folders import beginning_of, entries_of, is_folder
 from firstdrift.dumps.storage.json_file import JsonFile, Quick, parse_json, read_json
 from firstdrift.errors import DumpNotFoundError, DumpNotRecognisedError, DumpUnreadableError
 from firstdrift.files import Entry
-from firstdrift.groups import known
+from firstdrift.groups import known, seconds
 from firstdrift.model.slice import Coordinates, Dump, Problem, SliceListing
 from firstdrift.model.tensor import TensorRecord
 from firstdrift.wording.message import Message, joined
@@ -296,19 +297,9 @@ class SliceFiles:
         self, names: Iterable[str], read: Callable[[str, list[Message]], tuple[TensorRecord, ...]]
     ) -> dict[str, tuple[TensorRecord, ...]]:
         """Read the records of some names, each with what is wrong with it."""
-        tensors: dict[str, tuple[TensorRecord, ...]] = {}
-        problems_found: list[Message] = []
-        for name in names:
-            problems: list[Message] = []
-            try:
-                tensors[name] = read(name, problems)
-            except RecursionError:
-                problems.append(Message.of("dumps.record.nested_too_deeply"))
-            problems_found += [
-                Message.of("dumps.record.problem", record=name, problem=each) for each in problems
-            ]
-        self.report(self._reader.mark.name, problems_found)
-        return tensors
+        found = {name: read_record(name, partial(read, name)) for name in names}
+        self.report(self._reader.mark.name, chain.from_iterable(seconds(found.values())))
+        return {name: tensors for name, (tensors, _) in found.items()}
 
     def report(self, file: str, reasons: Iterable[Message]) -> None:
         """Keep what could not be used of a file."""
@@ -320,3 +311,16 @@ class SliceFiles:
         self.report(
             file, (Message.of("dumps.json.key_repeated", key=repr(key)) for key in read.repeated_keys)
         )
+
+
+def read_record(
+    name: str, read: Callable[[list[Message]], tuple[TensorRecord, ...]]
+) -> tuple[tuple[TensorRecord, ...], list[Message]]:
+    """Read the record of a name; return its tensors, and what is wrong with it."""
+    problems: list[Message] = []
+    try:
+        tensors = read(problems)
+    except RecursionError:
+        tensors = ()
+        problems.append(Message.of("dumps.record.nested_too_deeply"))
+    return tensors, [Message.of("dumps.record.problem", record=name, problem=each) for each in problems]

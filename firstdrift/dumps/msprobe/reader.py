@@ -19,6 +19,8 @@ There is no tree: each value that was saved is a node of its own, in the order o
 
 import re
 from collections.abc import Iterable, Mapping
+from functools import cached_property, partial
+from itertools import chain
 from pathlib import Path
 from typing import Any, Final
 
@@ -32,15 +34,16 @@ from firstdrift.dumps.msprobe.layout import (
     SliceFiles,
     mark_of,
     read_header,
+    read_record,
     said_of,
 )
-from firstdrift.dumps.msprobe.records import DATA_FOLDER, RecordReader
+from firstdrift.dumps.msprobe.records import DATA_FOLDER, Record, RecordReader
 from firstdrift.dumps.msprobe.tree import (
+    RECOMPUTED,
     Construct,
     Stacks,
     parse_construct,
     quick_construct,
-    recomputed_in,
     tree_of,
     tree_without_stacks,
 )
@@ -118,21 +121,26 @@ def parse_stacks(recorded: object) -> Stacks:
 class _SliceReader(SliceFiles):
     """Reads one slice: its nodes, the tree around them, and their tensors."""
 
+    @cached_property
+    def _tensors(self) -> RecordReader:
+        return RecordReader(self.folder / DATA_FOLDER, self.bounds)
+
     def read(self, listing: SliceListing) -> Slice:
-        header = self.read_data(typed_dump)
-        data = header["data"]
+        header = self.read_data(partial(typed_dump, self._read_record))
+        records = {name: self._read_record(name, found) for name, found in header["data"].items()}
         construct = self._read_construct(header)
-        given = construct, tuple(data), recomputed_in(data)
+        recomputed = frozenset(name for name, record in records.items() if record.is_recomputed)
+        given = construct, tuple(records), recomputed
         tree = tree_without_stacks(*given) or tree_of(*given, self._read_stacks)
         self.report(CONSTRUCT_FILE, tree.circles)
-        tensors = self._read_tensors(data)
+        self.report(DUMP_FILE, chain.from_iterable(record.problems for record in records.values()))
         nodes = tuple(
             call_node(
                 name,
                 tree.names[name],
                 index,
                 tree.parents[name],
-                tensors.get(name, ()),
+                records[name].tensors if name in records else (),
                 tree.micro_steps.get(name),
             )
             for index, name in enumerate(tree.order)
@@ -140,6 +148,14 @@ class _SliceReader(SliceFiles):
         if not nodes:
             self.report(DUMP_FILE, [Message.of("dumps.msprobe.no_records")])
         return Slice(listing, nodes, tree.origin, tuple(self.problems))
+
+    def _read_record(self, name: str, recorded: object) -> Record:
+        if isinstance(recorded, Record):
+            return recorded
+        read = self._tensors.gradients_of if holds_gradients(name) else self._tensors.tensors_of
+        tensors, problems = read_record(name, partial(read, recorded))
+        again = isinstance(recorded, dict) and recorded.get(RECOMPUTED) is True
+        return Record(tensors, problems, is_recomputed=again)
 
     def _read_construct(self, header: Mapping[str, Any]) -> Construct:
         try:
@@ -164,15 +180,6 @@ class _SliceReader(SliceFiles):
         except DumpUnreadableError as error:
             self.report(STACK_FILE, [error.message])
             return {}
-
-    def _read_tensors(self, data: Mapping[str, object]) -> dict[str, tuple[TensorRecord, ...]]:
-        reader = RecordReader(self.folder / DATA_FOLDER, self.bounds)
-
-        def read(name: str, problems: list[Message]) -> tuple[TensorRecord, ...]:
-            of_kind = reader.gradients_of if holds_gradients(name) else reader.tensors_of
-            return of_kind(data[name], problems)
-
-        return self.read_records(data, read)
 
 
 DEBUG_FILE: Final = "debug.json"

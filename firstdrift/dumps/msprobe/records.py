@@ -60,6 +60,20 @@ _OTHER_DTYPE_NAMES: Final = {
 }
 
 
+class Record(Struct):
+    """What one dump.json says of a node.
+
+    Attributes:
+        tensors: the values of the node.
+        problems: what is malformed.
+        is_recomputed: whether the node ran again, as activation checkpointing has it.
+    """
+
+    tensors: tuple[TensorRecord, ...]
+    problems: list[Message]
+    is_recomputed: bool
+
+
 class RecordReader(Struct):
     """Turns the records of one dump.json into `TensorRecord`s.
 

@@ -186,9 +186,9 @@ def _mirror_forward(parents: dict[str, str | None], names: Mapping[str, NamePart
         forward = with_direction(name, "forward")
         if forward not in parents:
             continue
-        around = [with_direction(module, "backward") for module in _modules_around(parents, forward)]
+        around = (with_direction(module, "backward") for module in _modules_around(parents, forward))
         recorded = next(filter(names.__contains__, around), None)
-        if recorded is not None or not around:
+        if recorded is not None or parents[forward] in (None, forward):
             parents[name] = recorded
 
 
@@ -330,12 +330,6 @@ def _count_at_top(
 
 
 RECOMPUTED: Final = "is_recompute"
-
-
-def recomputed_in(data: Mapping[str, object]) -> frozenset[str]:
-    """Return the names of the nodes of which their records say that they ran again."""
-    records = ((name, record) for name, record in data.items() if isinstance(record, dict))
-    return frozenset(name for name, record in records if record.get(RECOMPUTED) is True)
 
 
 def without_recomputed(

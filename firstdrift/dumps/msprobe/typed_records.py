@@ -26,6 +26,9 @@ _STAND_INS: Final = {
 _BARE_WORDS: Final = {stand_in: word for word, stand_in in _STAND_INS.items()}
 _BEFORE_VALUE: Final = b" :[,\n\t"
 
+_AFTER_KEY: Final = (b":", b'":')
+"""There are more of them, where strings have some, but never fewer; the first is counted sooner."""
+
 NOT_FINITE: Final = {"\x7f": nan, "\x7finf\x7f\x7f": inf, "\x7f-inf\x7f\x7f": -inf}
 """The numbers that JSON lacks, by what stands for them."""
 
@@ -96,23 +99,36 @@ class _Dtype(ScalarLeaf, tag="torch.dtype", gc=False):
 _Leaf: TypeAlias = _OfTorch | _OfMindSpore | _Int | _Float | _Bool | _Str | _Dtype | None
 _Value: TypeAlias = _Leaf | list[_Leaf | list[_Leaf]]
 
+
+class _Dump(Struct):
+    """The data of dump.json, record by record."""
+
+    data: dict[str, Raw]
+
+
 _record_of: Final = Decoder(dict[str, dict[str, _Value] | list[_Value] | bool | None]).decode
-_members_of: Final = Decoder(dict[str, Raw]).decode
+_dump_of: Final = Decoder(_Dump).decode
 
 
-def typed_dump(content: bytearray) -> JsonFile | None:
-    """Read the contents of dump.json as `parse_json` does, but for leaves, which become types.
+def typed_dump(read: Callable[[str, object], object], content: bytearray) -> JsonFile | None:
+    """Read dump.json as `parse_json` does, but for its data: these are what `read` makes of each record.
+
+    A record is given to `read` by its name, and forgotten. Its leaves are types, if it is as most are.
 
     Returns:
         None, and the contents as they were, where that cannot be done.
     """
     _swap(content, _STAND_INS)
-    with suppress(DecodeError, UnicodeDecodeError):
-        found = {
-            name: _records(raw) if name == "data" else _any(raw) for name, raw in _members_of(content).items()
-        }
-        if _keys_in(found) == content.count(b'":'):  # none is lost: unknown, or there twice
-            return JsonFile(found, ())
+    with suppress(DecodeError, ValueError):
+        records = _dump_of(content).data
+        header = parse_json(content[: content.index(b'"data"')].rstrip(b", \t\r\n").decode() + "}").value
+        found, keys = {}, len(header) + 1 + len(records)
+        for name, raw in records.items():
+            record = _record(raw)
+            keys += _keys_in(record)
+            found[name] = read(name, record)
+        if any(keys == content.count(mark) for mark in _AFTER_KEY):  # none is lost: unknown, or there twice
+            return JsonFile(header | {"data": found}, ())
     _swap(content, _BARE_WORDS)
     return None
 
@@ -132,10 +148,6 @@ def _swap(content: bytearray, words: Mapping[bytes, bytes]) -> None:
             at = content.find(word, at + len(word))
 
 
-def _records(raw: Raw) -> dict[str, Any]:
-    return {name: _record(one) for name, one in _members_of(raw).items()}
-
-
 def _record(raw: Raw) -> Any:  # noqa: ANN401 (types, or whatever JSON has)
     try:
         return _record_of(raw)
@@ -150,6 +162,7 @@ def _any(raw: Raw) -> Any:  # noqa: ANN401 (whatever JSON has)
 
 
 def _keys_in(value: object) -> int:
+    """Count the keys that were read of a record, which must be all that it has."""
     return _COUNTS.get(type(value), _no_keys)(value)
 
 
