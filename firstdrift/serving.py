@@ -191,6 +191,7 @@ class _Worker:
             name: value for name, value in os.environ.items() if not name.startswith("FIRSTDRIFT_")
         }
         environment["FIRSTDRIFT_DATABASE_URL"] = self._settings.database
+        environment["FIRSTDRIFT_CLUSTER"] = self._settings.cluster or ""
         environment["FIRSTDRIFT_JOB_MEMORY"] = str(int(self._settings.job_memory))
         environment["FIRSTDRIFT_READING_SECONDS"] = str(self._settings.reading_seconds)
         self._process = subprocess.Popen(command, env=environment)  # noqa: S603

@@ -22,10 +22,12 @@ main.POLL_SECONDS = 0.1
 
 
 @contextmanager
-def worker(url: str, *, processes: int = 1, lease: float = 15.0) -> Iterator[None]:
+def worker(
+    url: str, *, processes: int = 1, lease: float = 15.0, cluster: str | None = None
+) -> Iterator[None]:
     """Let a worker take jobs in a thread while the block runs."""
     stopping = threading.Event()
-    work = {"processes": processes, "until": stopping, "lease": lease}
+    work = {"processes": processes, "until": stopping, "lease": lease, "cluster": cluster}
     thread = threading.Thread(target=main.run, args=(url,), kwargs=work)
     thread.start()
     try:
@@ -61,13 +63,19 @@ def ask_to_compare(engine: Engine, golden: Path, target: Path, options: Options 
 
 
 def compare_with_worker(
-    url: str, golden: Path, target: Path, options: Options | None = None, *, processes: int = 1
+    url: str,
+    golden: Path,
+    target: Path,
+    options: Options | None = None,
+    *,
+    processes: int = 1,
+    cluster: str | None = None,
 ) -> Comparison:
     """Ask for a comparison and let a worker do it."""
     engine = open_engine(url)
     upgrade(engine)
     comparison_id = ask_to_compare(engine, golden, target, options)
-    with worker(url, processes=processes):
+    with worker(url, processes=processes, cluster=cluster):
         comparison = wait_for_comparison(engine, comparison_id)
     engine.dispose()
     assert comparison.state is JobState.DONE, comparison.job.traceback or comparison.job.error

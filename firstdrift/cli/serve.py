@@ -95,4 +95,10 @@ def worker(roots: tuple[Path, ...], end_with_parent: int | None, **chosen: Any) 
         stop_without_parent(end_with_parent)
     bounds = (*settings.roots, settings.uploads) if settings.roots else None
     limits = Limits(settings.job_memory, settings.reading_seconds)
-    work_until_signal(settings.database, processes=settings.workers, roots=bounds, limits=limits)
+    work_until_signal(
+        settings.database,
+        processes=settings.workers,
+        roots=bounds,
+        limits=limits,
+        cluster=settings.cluster,
+    )

@@ -54,6 +54,10 @@ class Cluster:
         """Know the address of its scheduler, "tcp://host:8786"; nothing is asked of it yet."""
         self._address = address
 
+    def __str__(self) -> str:
+        """Name it."""
+        return f"the cluster at {self._address}"
+
     @contextmanager
     def lanes(self, work: Work) -> Iterator[list[Lane]]:
         """Give lanes for the block.
@@ -127,6 +131,8 @@ class _Comparison:
             options=self._work.options,
             noise=self._work.noise.get(listings[0].coordinates, QUIET),
             details=self._work.details,
+            slices=self._work.slices,
+            roots=self._work.roots,
         )
 
     def result(self, future: Any) -> Any:  # noqa: ANN401

@@ -26,6 +26,7 @@ from firstdrift.comparison.slice_results import compressed
 from firstdrift.comparison.stages import measure_pairs, plan_slice
 from firstdrift.dumps.detect import open_dump
 from firstdrift.errors import SettingsError
+from firstdrift.files import confine_process
 from firstdrift.matching.plan import Messages, SlicePlan, TensorPair
 from firstdrift.metrics.measurement import Measurement
 from firstdrift.model.slice import Coordinates, Dump, Slice, SliceListing
@@ -50,7 +51,8 @@ class SliceTask(Struct, frozen=True):
         golden: absolute path of the dump, as all workers see it; likewise target.
         listings: the golden and the target slice.
         noise: what a healthy run shows of the golden slice.
-        details: whether rows and pairs of tensors are sent back.
+        details: whether rows and pairs of tensors are sent back; likewise slices.
+        roots: real paths of the directories outside of which nothing is read; None for no bounds.
     """
 
     comparison: str
@@ -60,6 +62,8 @@ class SliceTask(Struct, frozen=True):
     options: Options
     noise: Noise
     details: bool
+    slices: bool = False
+    roots: tuple[Path, ...] | None = None
 
 
 class ReadPlan(Struct, frozen=True, eq=False):
@@ -67,6 +71,7 @@ class ReadPlan(Struct, frozen=True, eq=False):
 
     planned: Planned
     contents: tuple[tuple[Contents, ...], tuple[Contents, ...]]
+    slices: tuple[Slice, Slice] | None
     seconds: dict[str, float]
 
 
@@ -84,13 +89,15 @@ def plan(task: SliceTask) -> ReadPlan:
     Raises:
         DumpUnreadableError: one of the slices is damaged.
     """
+    confine_process(task.roots)
     clock = Clock()
     with clock.measure("index"):
         golden, of_golden = _read(task.comparison, task.golden, task.listings[0])
         target, of_target = _read(task.comparison, task.target, task.listings[1])
     with clock.measure("match"):
         planned = plan_slice(golden, target, task.options)
-    return ReadPlan(planned, (of_golden, of_target), clock.seconds)
+    slices = (golden, target) if task.slices else None
+    return ReadPlan(planned, (of_golden, of_target), slices, clock.seconds)
 
 
 def _read(comparison: str, dump: Path, listing: SliceListing) -> tuple[Slice, tuple[Contents, ...]]:
@@ -199,7 +206,8 @@ class _OneSlice:
     def keep(self, position: int, result: SliceResult, clock: Clock) -> None:
         del position, clock
         packed = compressed(result) if self._task.details else None
-        self.handed = pack(Handed(self._planned.contents, outline_of(result), packed))
+        planned = self._planned
+        self.handed = pack(Handed(planned.contents, outline_of(result), packed, planned.slices))
 
     def settle(self, position: int, bad: Finding) -> None:
         raise NotImplementedError  # whoever knows all slices does

@@ -3,6 +3,7 @@
 open_dump ─▶ plan_slices ─▶ a session over all pairs of slices ─▶ report
 """
 
+import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
     from firstdrift.comparison.algorithms import Algorithm
     from firstdrift.comparison.postprocess import Postprocess
     from firstdrift.comparison.side_by_side import Crew, Work
+
+_log = logging.getLogger(__name__)
 
 _FEWEST: Final = 2
 _WORTH_LANES: Final = 0.5
@@ -101,13 +104,13 @@ def compare_dumps(
         pairing = _with_notes_on_noise(pairing, noise)
     storage = FromDumps(readers, pairing, progress, options, additions, noise, details=details)
     session = ComparisonSession(storage, options.rules, options.thresholds, clock=clock)
-    if crew is None:
-        _judge_all(session, storage, progress, len(pairing.pairs))
-    else:
+    positions = list(range(len(pairing.pairs)))
+    if crew is not None:
         from firstdrift.comparison.side_by_side import Work
 
         work = Work(paths, options, pairing.pairs, noise, details)
-        _judge_elsewhere(session, storage, progress, crew, work)
+        positions = _judge_elsewhere(session, storage, progress, crew, work)
+    _judge_all(session, storage, progress, positions)
     if session.damaged and not session.judged:
         raise (readers[0].errors + readers[1].errors)[0]
     findings = session.conclude(len(pairing.unmatched_golden))
@@ -143,12 +146,15 @@ def _pair(golden: DumpReader, target: DumpReader, options: Options) -> SlicePair
 
 
 def _judge_all(
-    session: ComparisonSession, storage: FromDumps, progress: Callable[[Progress], None], slices: int
+    session: ComparisonSession,
+    storage: FromDumps,
+    progress: Callable[[Progress], None],
+    positions: Sequence[int],
 ) -> None:
-    """Judge all pairs of slices, side by side where that is sooner done: the first one tells."""
+    """Judge pairs of slices, side by side where that is sooner done: the first one tells."""
     since = time.monotonic()
-    session.run(range(min(slices, 1)))
-    left = range(1, slices)
+    session.run(positions[:1])
+    left = positions[1:]
     seconds = (time.monotonic() - since) * len(left)
     if not copies_allowed() or storage.has_hooks or len(left) < _FEWEST or seconds < _WORTH_LANES:
         session.run(left)
@@ -164,7 +170,7 @@ def _judge_all(
         serve(session, storage, line)
 
     with started(lambda: CopyLane(work), count) as lanes:
-        SideBySide(session, storage, lanes, _measuring(progress, slices)).run(left)
+        session.run(SideBySide(session, storage, lanes, _measuring(progress, len(left) + 1)).run(left))
 
 
 def _judge_elsewhere(
@@ -173,15 +179,18 @@ def _judge_elsewhere(
     progress: Callable[[Progress], None],
     crew: "Crew",
     work: "Work",
-) -> None:
-    """Have all pairs of slices judged by a crew; what it does not do is done here."""
+) -> list[int]:
+    """Have all pairs of slices judged by a crew; return those that are left because it was lost."""
     from firstdrift.comparison.side_by_side import SideBySide
 
     if storage.has_hooks:
         raise SettingsError(Message.of("cluster.no_hooks"), hint=Message.of("cluster.hint.no_cluster"))
     positions = range(len(work.pairs))
     with crew.lanes(work) as lanes:
-        SideBySide(session, storage, lanes, _measuring(progress, len(positions))).run(positions)
+        left = SideBySide(session, storage, lanes, _measuring(progress, len(positions))).run(positions)
+    if left:
+        _log.warning("%s was lost; what it has not done is done here", crew)
+    return left
 
 
 def _measuring(progress: Callable[[Progress], None], slices: int) -> Callable[[int, int, int], None]:

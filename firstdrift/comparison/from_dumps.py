@@ -51,6 +51,7 @@ class Handed(Struct, frozen=True):
     contents: tuple[tuple[Contents, ...], tuple[Contents, ...]]
     outline: SliceOutline
     result: bytes | None
+    slices: tuple[Slice, Slice] | None = None
 
 
 class FromDumps(InMemory):

@@ -10,7 +10,7 @@
 
 What is measured stays in the lane: only what is said of a pair of slices, and what its storage hands over,
 comes back. What a lane could not do, however it ended, this process does itself, so that whatever is wrong
-shows here.
+shows here; what is left when there are no more lanes, whoever asked does.
 """
 
 from collections import deque
@@ -79,17 +79,21 @@ Question: TypeAlias = Prepare | Judge
 Answer: TypeAlias = Doing | Ready | Judged | Refused
 
 
-class DividedStorage(Storage, Protocol):
-    """A storage that part of the work may be done for elsewhere."""
+class Taker(Protocol):
+    """Keeps what lanes hand over."""
+
+    def take(self, position: int, kept: bytes) -> None:
+        """Keep here what a lane handed over of a pair of slices."""
+
+
+class DividedStorage(Storage, Taker, Protocol):
+    """A storage that part of the work may be done for in lanes."""
 
     def divide(self, tell: Callable[[int, int, int], None]) -> None:
         """Know that this is a lane: `tell` how many pairs of a position are measured, of how many."""
 
     def hand_over(self, position: int) -> bytes:
         """Give what was kept of a pair in a lane."""
-
-    def take(self, position: int, kept: bytes) -> None:
-        """Keep here what a lane handed over."""
 
 
 class Work(Struct, frozen=True):
@@ -100,6 +104,8 @@ class Work(Struct, frozen=True):
         pairs: the golden and the target slice of each pair.
         noise: what a healthy run shows of golden slices.
         details: whether rows and pairs of tensors are asked for, beside what is said of slices.
+        slices: whether the slices themselves are, too.
+        roots: real paths of the directories outside of which nothing is read; None for no bounds.
     """
 
     paths: tuple[Path, Path]
@@ -107,6 +113,8 @@ class Work(Struct, frozen=True):
     pairs: tuple[tuple[SliceListing, SliceListing], ...]
     noise: Mapping[Coordinates, Noise]
     details: bool
+    slices: bool = False
+    roots: tuple[Path, ...] | None = None
 
 
 class Crew(Protocol):
@@ -159,7 +167,7 @@ class SideBySide:
     def __init__(
         self,
         session: ComparisonSession,
-        storage: DividedStorage,
+        taker: Taker,
         lanes: Sequence[Lane],
         progress: Callable[[int, int, int], None],
         check: Callable[[], None] | None = None,
@@ -168,13 +176,13 @@ class SideBySide:
 
         Args:
             session: what was judged so far.
-            storage: where results are kept.
+            taker: keeps what the lanes find.
             lanes: those that call `serve`.
             progress: is told how many pairs of slices are judged, and of those under way how many pairs of
                 tensors are measured, of how many.
             check: called several times a second; what it raises ends the work. None if nothing does.
         """
-        self._session, self._storage, self._progress, self._check = session, storage, progress, check
+        self._session, self._taker, self._progress, self._check = session, taker, progress, check
         self._idle = list(lanes)
         self._of_line: dict[Connection, Lane] = {lane.line: lane for lane in lanes}
         self._at: dict[Lane, int] = {}
@@ -185,15 +193,15 @@ class SideBySide:
         self._told = dict.fromkeys(lanes, 0)
         self._under_way: dict[int, tuple[int, int]] = {}
 
-    def run(self, positions: Iterable[int]) -> None:
-        """Judge pairs of slices.
+    def run(self, positions: Iterable[int]) -> list[int]:
+        """Judge pairs of slices; return those that are left because all lanes have ended.
 
         Raises:
             FirstdriftError: as when they are judged one after the other.
         """
         waiting = deque(positions)
         judging = deque(waiting)
-        while judging:
+        while judging and self._of_line:
             self._hand_out(waiting)
             position = judging[0]
             if position in self._refused:
@@ -204,6 +212,7 @@ class SideBySide:
             elif position not in self._recalled and not self._listen():
                 continue
             self._done(judging.popleft())
+        return list(judging)
 
     def _hand_out(self, waiting: deque[int]) -> None:
         """Let idle lanes prepare what comes next, unless what was said of it still holds."""
@@ -213,8 +222,6 @@ class SideBySide:
                 self._recalled.add(position)
             else:
                 self._ask(self._idle.pop(), Prepare(position))
-        if not self._of_line:  # no lane is left
-            self._refused.update(waiting)
 
     def _done(self, position: int) -> None:
         if position in self._session.judged:
@@ -268,7 +275,7 @@ class SideBySide:
             case Judged(position, said, kept, seconds):
                 self._session.judged.add(position, said)
                 self._session.clock.add(seconds)
-                self._storage.take(position, kept)
+                self._taker.take(position, kept)
                 self._free(lane)
                 return True
         return False

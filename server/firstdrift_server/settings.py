@@ -51,6 +51,7 @@ class Settings(BaseSettings):
         no_token: whoever reaches the server is let in; on loopback only.
         allowed_hosts: further names by which browsers may address this server, such as a proxy's.
         workers: processes that measure; 0 for one per core.
+        cluster: address of the scheduler of a Dask cluster that compares for the worker; None for none.
         largest_body: bytes of a request body that are accepted.
         upload_quota: how much uploads may take below `data_dir`, such as 50GiB; 0 switches them off.
         job_memory: how much memory each process of a worker may have, such as 8GiB.
@@ -76,6 +77,7 @@ class Settings(BaseSettings):
     no_token: bool = False
     allowed_hosts: Annotated[tuple[str, ...], NoDecode] = ()
     workers: Annotated[int, Field(ge=0)] = 0
+    cluster: str | None = None
     largest_body: Annotated[int, Field(ge=1024)] = 1 << 20
     upload_quota: ByteSize = ByteSize(50 << 30)
     job_memory: Annotated[ByteSize, Field(ge=256 << 20)] = Field(default_factory=usual_job_memory)

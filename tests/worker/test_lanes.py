@@ -3,6 +3,8 @@
 import os
 import shutil
 import signal
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -10,6 +12,7 @@ from typing import Any
 
 import psutil
 import pytest
+from clusters import dask_cluster
 from databases import new_postgresql_database
 from sqlalchemy import Engine
 from working import ask_to_compare, compare_with_worker, wait_for_comparison, wait_until, worker
@@ -70,6 +73,68 @@ def test_any_number_of_lanes_keeps_the_same(
     together = compare_with_worker(other, *steps, processes=processes)
     assert kept(other, together) == alone
     assert together.job.share_done == 1
+
+
+def test_a_cluster_keeps_the_same_wherever_it_works(sqlite_url: str, tmp_path: Path, steps: Dumps) -> None:
+    alone = kept(sqlite_url, compare_with_worker(sqlite_url, *steps))
+    other = f"sqlite:///{tmp_path}/other.db"
+    with dask_cluster(tmp_path, 2) as cluster:
+        together = compare_with_worker(other, *steps, cluster=cluster.address)
+    assert kept(other, together) == alone
+
+
+def test_where_the_cluster_is_gone_the_worker_compares_by_itself(
+    sqlite_url: str, tmp_path: Path, steps: Dumps, caplog: pytest.LogCaptureFixture
+) -> None:
+    alone = kept(sqlite_url, compare_with_worker(sqlite_url, *steps))
+    other = f"sqlite:///{tmp_path}/other.db"
+    assert kept(other, compare_with_worker(other, *steps, cluster="tcp://127.0.0.1:9")) == alone
+    assert "compared here instead: no scheduler of a Dask cluster answers" in caplog.text
+
+
+def test_a_cluster_that_is_lost_on_the_way_costs_no_result(
+    engine: Engine, sqlite_url: str, tmp_path: Path, steps: Dumps
+) -> None:
+    alone = f"sqlite:///{tmp_path}/alone.db"
+    expected = kept(alone, compare_with_worker(alone, *steps))
+    comparison_id = ask_to_compare(engine, *steps)
+
+    def is_under_way() -> bool:
+        with reading(engine) as session:
+            return any(slice_pairs_of(session, comparison_id))
+
+    with dask_cluster(tmp_path, 1) as cluster, worker(sqlite_url, cluster=cluster.address):
+        wait_until(is_under_way)
+        cluster.scheduler.kill()
+        comparison = wait_for_comparison(engine, comparison_id)
+    assert comparison.state is JobState.DONE, comparison.job.traceback
+    assert kept(sqlite_url, comparison) == expected
+
+
+def test_a_worker_that_is_killed_leaves_the_rest_to_the_next(
+    engine: Engine, sqlite_url: str, tmp_path: Path, steps: Dumps
+) -> None:
+    alone = f"sqlite:///{tmp_path}/alone.db"
+    expected = kept(alone, compare_with_worker(alone, *steps))
+    comparison_id = ask_to_compare(engine, *steps)
+    code = (
+        "import sys; from firstdrift_worker.main import work_until_signal; "
+        "work_until_signal(sys.argv[1], processes=2, cluster=sys.argv[2])"
+    )
+
+    def is_under_way() -> bool:
+        with reading(engine) as session:
+            return any(slice_pairs_of(session, comparison_id))
+
+    with dask_cluster(tmp_path, 1) as cluster:
+        first = subprocess.Popen([sys.executable, "-c", code, sqlite_url, cluster.address])
+        wait_until(is_under_way)
+        first.kill()
+        first.wait()
+        with worker(sqlite_url, cluster=cluster.address):
+            comparison = wait_for_comparison(engine, comparison_id, 120)
+    assert comparison.state is JobState.DONE, comparison.job.traceback
+    assert kept(sqlite_url, comparison) == expected
 
 
 def test_on_postgresql_too(postgresql: str, sqlite_url: str, steps: Dumps) -> None:

@@ -6,9 +6,11 @@ Every step is kept before the next begins, so that a job taken over from a dead 
 under other rules, does only what has not been done.
 """
 
+import logging
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from typing import Final
 
 from msgspec.structs import replace
@@ -21,17 +23,23 @@ from firstdrift.catalogue.engine import reading
 from firstdrift.catalogue.jobs.queue import finish_job
 from firstdrift.comparison.clock import Clock
 from firstdrift.comparison.session import ComparisonSession
-from firstdrift.comparison.side_by_side import SideBySide, started
+from firstdrift.comparison.side_by_side import Crew, SideBySide, Taker, started
+from firstdrift.comparison.side_by_side import Work as CrewWork
 from firstdrift.comparison.stages import left_over, plan_slices, without_noise
+from firstdrift.errors import SettingsError
 from firstdrift.groups import firsts, seconds
 from firstdrift.model.slice import Dump, Slice, SliceListing
+from firstdrift.processes.lanes import Lane
 from firstdrift.verdict.judgement import Counts, Findings
 from firstdrift.wording.message import Message
+from firstdrift_worker.from_crew import FromCrew, work_of_crew
 from firstdrift_worker.indexing import Indexed, index_dump, read_indexed, with_merged
 from firstdrift_worker.lanes import LaneTask, WorkerLane
 from firstdrift_worker.measuring import Measurer
 from firstdrift_worker.storage import CatalogueStorage, DumpPair
 from firstdrift_worker.work import Work
+
+log = logging.getLogger(__name__)
 
 _WORTH_LANES: Final = 3.0
 """Seconds that slices take one after the other, from which processes for them pay off."""
@@ -75,7 +83,11 @@ def compare_dumps(work: Work, comparison_id: int, measurer: Measurer) -> None:
         measurer.roots,
         work.limits,
     )
-    _judge_all(work, judging, storage, None if measurer.is_isolated else lanes)
+    positions = list(range(len(pairing.pairs)))
+    if work.crew is not None:
+        told = work_of_crew(comparison, storage, pairing, measurer.roots)
+        positions = _judge_elsewhere(work, judging, storage, work.crew, told)
+    _judge_all(work, judging, storage, positions, None if measurer.is_isolated else lanes)
     if pairing.pairs and not storage.saved:
         raise (golden.damages + target.damages)[0]
     findings = judging.conclude(len(pairing.unmatched_golden))
@@ -83,11 +95,14 @@ def compare_dumps(work: Work, comparison_id: int, measurer: Measurer) -> None:
 
 
 def _judge_all(
-    work: Work, judging: ComparisonSession, storage: CatalogueStorage, task: LaneTask | None
+    work: Work,
+    judging: ComparisonSession,
+    storage: CatalogueStorage,
+    positions: Sequence[int],
+    task: LaneTask | None,
 ) -> None:
-    """Judge all pairs of slices, side by side where that is sooner done: the first one that is new tells."""
-    slices = len(storage.slice_ids)
-    left = deque(range(slices))
+    """Judge pairs of slices, side by side where that is sooner done: the first one that is new tells."""
+    left = deque(positions)
     seconds = 0.0
     while left and not seconds:
         position = left.popleft()
@@ -96,17 +111,39 @@ def _judge_all(
             judging.look_at(position)
             seconds = time.monotonic() - since
     count = min(task.processes, len(left)) if task is not None else 1
-    if task is None or count == 1 or seconds * len(left) < _WORTH_LANES:
+    if task is None or count <= 1 or seconds * len(left) < _WORTH_LANES:
         judging.run(left)
         return
     of_each = replace(task, processes=task.processes // count)
+    with started(lambda: WorkerLane(of_each), count) as lanes:
+        judging.run(_side_by_side(work, judging, storage, lanes, len(storage.slice_ids)).run(left))
 
+
+def _judge_elsewhere(
+    work: Work, judging: ComparisonSession, storage: CatalogueStorage, crew: Crew, told: CrewWork
+) -> list[int]:
+    """Have all pairs of slices judged by a crew; return those that are left if it is lost, or not there."""
+    left = list(range(len(told.pairs)))
+    with ExitStack() as stack:
+        try:
+            lanes = stack.enter_context(crew.lanes(told))
+        except SettingsError as error:
+            log.warning("compared here instead: %s", error)
+            return left
+        left = _side_by_side(work, judging, FromCrew(storage), lanes, len(left)).run(left)
+    if left:
+        log.warning("%s was lost; what it has not done is done here", crew)
+    return left
+
+
+def _side_by_side(
+    work: Work, judging: ComparisonSession, taker: Taker, lanes: Sequence[Lane], slices: int
+) -> SideBySide:
     def tell(judged: int, done: int, total: int) -> None:
         stage = Message.of("stage.measuring", left=total - done)
         work.progress(min(judged, slices - 1), slices, done / total if total else 0.0, stage)
 
-    with started(lambda: WorkerLane(of_each), count) as lanes:
-        SideBySide(judging, storage, lanes, tell, work.check).run(left)
+    return SideBySide(judging, taker, lanes, tell, work.check)
 
 
 def _look_at(work: Work, golden: Indexed, target: Indexed) -> Callable[[Dump, SliceListing], Slice]:

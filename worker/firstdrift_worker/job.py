@@ -3,7 +3,6 @@
 import logging
 import threading
 import traceback
-from collections.abc import Sequence
 from pathlib import Path
 
 from sqlalchemy import Engine
@@ -12,10 +11,11 @@ from firstdrift.catalogue.engine import writing
 from firstdrift.catalogue.jobs import queue as jobs
 from firstdrift.catalogue.jobs.lease import Lease
 from firstdrift.catalogue.jobs.queue import Claim
+from firstdrift.cluster.lanes import Cluster
 from firstdrift.errors import CatalogueError, FirstdriftError, JobCancelledError, JobLostError
-from firstdrift.processes.limits import Limits
 from firstdrift.wording.message import Message
 from firstdrift_worker.comparing import compare_dumps
+from firstdrift_worker.manner import Manner
 from firstdrift_worker.measuring import Measurer
 from firstdrift_worker.reading import read_dump
 from firstdrift_worker.work import Work, WorkerStoppedError
@@ -35,35 +35,24 @@ def _work_on(work: Work, claim: Claim, measurer: Measurer) -> None:
             raise CatalogueError(Message.of("worker.unknown_job", kind=claim.kind))
 
 
-def do_job(
-    engine: Engine,
-    claim: Claim,
-    until: threading.Event,
-    *,
-    processes: int,
-    roots: Sequence[Path] | None = None,
-    lease: float = jobs.LEASE_SECONDS,
-    limits: Limits | None = None,
-) -> None:
+def do_job(engine: Engine, claim: Claim, until: threading.Event, manner: Manner) -> None:
     """Do a job, and record how it ended.
 
     Args:
         engine: where the jobs are.
         claim: the job, in these hands.
         until: when set, the job is put back.
-        processes: how many measure at once.
-        roots: real paths of the directories outside of which nothing is read; None for no bounds.
-        lease: seconds after which another worker may take over what a dead one had.
-        limits: what reading a slice may take; None for no limits.
+        manner: how it is done.
 
     Raises:
         CatalogueError: the database cannot be written, or another worker has the job.
     """
     # A process may have died of this job: what it died of must not take the next one along.
-    measurer = Measurer(processes, isolated=claim.attempt > 1, roots=roots)
+    measurer = Measurer(manner.processes, isolated=claim.attempt > 1, roots=manner.roots)
     try:
-        with Lease(engine, claim, lease) as held, measurer:
-            _work_on(Work(engine, held, until, limits), claim, measurer)
+        with Lease(engine, claim, manner.lease) as held, measurer:
+            crew = Cluster(manner.cluster) if manner.cluster is not None else None
+            _work_on(Work(engine, held, until, manner.limits, crew), claim, measurer)
     except JobLostError:
         raise
     except JobCancelledError:

@@ -25,7 +25,8 @@ from firstdrift.catalogue.jobs.lease import worker_gone, worker_seen
 from firstdrift.catalogue.migrate import upgrade
 from firstdrift.errors import CatalogueError
 from firstdrift.processes.limits import Limits, usable_cores
-from firstdrift_worker.supervisor import Manner, Supervisor
+from firstdrift_worker.manner import Manner
+from firstdrift_worker.supervisor import Supervisor
 
 log = logging.getLogger(__name__)
 
@@ -36,7 +37,12 @@ PURGE_SECONDS = 24 * 3600.0
 
 
 def run(
-    database_url: str, *, processes: int, until: threading.Event, lease: float = jobs.LEASE_SECONDS
+    database_url: str,
+    *,
+    processes: int,
+    until: threading.Event,
+    lease: float = jobs.LEASE_SECONDS,
+    cluster: str | None = None,
 ) -> None:
     """Take jobs and do them in this process, one at a time, until the event is set.
 
@@ -45,6 +51,7 @@ def run(
         processes: how many measure at once; with 1, no other process is started.
         until: when set, the worker puts its job back and returns.
         lease: seconds after which another worker may take over what a dead one had.
+        cluster: as that of `work_until_signal`.
 
     Raises:
         CatalogueError: the database cannot be opened or brought up to date.
@@ -52,12 +59,12 @@ def run(
     from firstdrift_worker.job import do_job
 
     with _open(database_url) as engine:
-        name = jobs.worker_name()
+        name, manner = jobs.worker_name(), Manner(database_url, processes, lease=lease, cluster=cluster)
 
         def turn() -> bool:
             claim = jobs.claim_job(engine, name, lease=lease)
             if claim is not None:
-                do_job(engine, claim, until, processes=processes, lease=lease)
+                do_job(engine, claim, until, manner)
             return claim is not None
 
         _take_turns(engine, name, until, turn)
@@ -69,6 +76,7 @@ def work_until_signal(
     processes: int = 0,
     roots: Sequence[Path] | None = None,
     limits: Limits | None = None,
+    cluster: str | None = None,
 ) -> None:
     """Take jobs and have each done by a child process, until SIGTERM or SIGINT.
 
@@ -77,6 +85,7 @@ def work_until_signal(
         processes: how many measure at once; 0 for as many as there are cores.
         roots: real paths of the directories outside of which nothing is read; None for no bounds.
         limits: what a child process may use; None for no limits.
+        cluster: address of the scheduler of a Dask cluster that does the work; None to do it here.
 
     Raises:
         CatalogueError: the database cannot be opened or brought up to date.
@@ -84,7 +93,7 @@ def work_until_signal(
     stopping = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stopping.set())
-    manner = Manner(database_url, processes or usable_cores(), roots, limits)
+    manner = Manner(database_url, processes or usable_cores(), roots, limits, cluster=cluster)
     with _open(database_url) as engine, Supervisor(engine, jobs.worker_name(), manner) as supervisor:
         _take_turns(engine, supervisor.name, stopping, supervisor.turn)
 

@@ -9,6 +9,7 @@ from firstdrift.catalogue.comparisons import results
 from firstdrift.catalogue.comparisons.baselines import load_noise
 from firstdrift.catalogue.comparisons.records import Comparison
 from firstdrift.catalogue.comparisons.results import SavedSlice, SlicePlace
+from firstdrift.catalogue.dumps import records as dumps
 from firstdrift.catalogue.engine import reading
 from firstdrift.catalogue.matches.match_preview import unchanged_slice
 from firstdrift.comparison.clock import Clock
@@ -159,6 +160,20 @@ class CatalogueStorage:
         self._slices = None
         said = without_details(result.judgement)
         self.saved[position] = SavedSlice(said, count_unreadable(result), clock.seconds)
+
+    def add(self, position: int, result: SliceResult, slices: tuple[Slice, Slice]) -> None:
+        """Keep what was read, measured and judged elsewhere."""
+        ids = self.slice_ids[position]
+        for slice_id, read in zip(ids, slices, strict=True):
+            with reading(self._work.engine) as session:
+                known = dumps.get_slice(session, slice_id)
+            if known.nodes is None:
+                dumps.add_nodes(self._work.writing, slice_id, read)
+        keys = results.pair_keys(result.plan.pairs)
+        with self._work.writing() as session:
+            results.add_measurements(session, *ids, dict(zip(keys, result.measurements, strict=True)))
+        self._slices = slices
+        self.keep(position, result, Clock())
 
     def divide(self, tell: Callable[[int, int, int], None]) -> None:
         """Know that this is a lane, which tells another process how far it is."""

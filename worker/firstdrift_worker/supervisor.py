@@ -15,12 +15,10 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from multiprocessing.context import ForkServerProcess
-from pathlib import Path
 from typing import Final
 
 from sqlalchemy import Engine
@@ -33,9 +31,10 @@ from firstdrift.errors import CatalogueError, JobLostError
 from firstdrift.files import allow_mapping, confine_process
 from firstdrift.processes.children import OUTLASTS
 from firstdrift.processes.endings import why_it_ended
-from firstdrift.processes.limits import Limits, be_first_to_go, limit_memory
+from firstdrift.processes.limits import be_first_to_go, limit_memory
 from firstdrift.wording.message import Message
 from firstdrift.wording.text import text_of
+from firstdrift_worker.manner import Manner
 
 log = logging.getLogger(__name__)
 
@@ -56,25 +55,6 @@ _SILENT_SECONDS: Final = 120.0
 
 _LOST_SECONDS: Final = 3.0
 """A process whose job is over, or in other hands, ends by itself within that."""
-
-
-@dataclass(frozen=True, slots=True)
-class Manner:
-    """How jobs are done.
-
-    Attributes:
-        database_url: where the jobs are.
-        processes: how many measure at once.
-        roots: real paths of the directories outside of which nothing is read; None for no bounds.
-        limits: memory of each process; processor time for reading one slice of a dump. None for no limits.
-        lease: seconds after which another worker may take over what a dead one had.
-    """
-
-    database_url: str
-    processes: int
-    roots: Sequence[Path] | None = None
-    limits: Limits | None = None
-    lease: float = jobs.LEASE_SECONDS
 
 
 @dataclass(slots=True)
@@ -226,15 +206,7 @@ def _do_in_child(claim: Claim, manner: Manner) -> None:
     engine = open_engine(manner.database_url)
     try:
         with suppress(JobLostError):
-            do_job(
-                engine,
-                claim,
-                stopping,
-                processes=manner.processes,
-                roots=manner.roots,
-                lease=manner.lease,
-                limits=manner.limits,
-            )
+            do_job(engine, claim, stopping, manner)
     finally:
         engine.dispose()
 

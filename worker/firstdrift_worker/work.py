@@ -12,6 +12,7 @@ from sqlalchemy.orm import Session
 
 from firstdrift.catalogue.engine import writing
 from firstdrift.catalogue.jobs.queue import SLICE_STEPS, Claim, confirm
+from firstdrift.comparison.side_by_side import Crew
 from firstdrift.errors import DumpUnreadableError, LimitError
 from firstdrift.processes.limits import Limits, reading_time
 from firstdrift.wording.message import Message
@@ -39,13 +40,15 @@ class Held(Protocol):
 class Work:
     """A job in hand: how to write its results, and whether to go on.
 
-    `limits` are what reading a dump, or a slice of it, may take; None for no limits.
+    `limits` are what reading a dump, or a slice of it, may take; None for no limits. A crew does the work
+    elsewhere, if there is one.
     """
 
     engine: Engine
     lease: Held
     stopping: threading.Event
     limits: Limits | None = None
+    crew: Crew | None = None
 
     def check(self) -> None:
         """Return if the work should go on.
