@@ -12,11 +12,13 @@ ARG BASE=python:3.12-slim-trixie
 FROM ${BASE} AS build
 ARG PIP_EXTRA_INDEX_URL=
 ARG TORCH=
+# --build-arg EXTRAS= leaves out what PostgreSQL and a Dask cluster need.
+ARG EXTRAS=--scale
 ENV PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1
 WORKDIR /src
 COPY requirements/ requirements/
 RUN python -m venv /opt/firstdrift \
- && /opt/firstdrift/bin/python requirements/install.py ${TORCH}
+ && /opt/firstdrift/bin/python requirements/install.py ${EXTRAS} ${TORCH}
 COPY . .
 RUN /opt/firstdrift/bin/pip install --no-deps --no-build-isolation . \
  && /opt/firstdrift/bin/python -I -m firstdrift.tables \

@@ -1,8 +1,9 @@
 """Install what firstdrift needs for the Python that runs this, every file held against its hash.
 
-python requirements/install.py [--dev] [--any-torch]
+python requirements/install.py [--scale] [--dev] [--any-torch]
 
---dev        also what tests and checks need
+--scale      also what PostgreSQL and a Dask cluster need
+--dev        also that, and what tests and checks need
 --any-torch  take the build of PyTorch that the index offers, whatever its hash is
 """
 
@@ -56,9 +57,11 @@ def install_any_torch() -> str:
 
 def main(*options: str) -> str:
     """Install everything; return why it could not be done, or nothing."""
-    if unknown := {*options} - {"--dev", "--any-torch"}:
+    if unknown := {*options} - {"--scale", "--dev", "--any-torch"}:
         return f"unknown: {' '.join(unknown)}"
     complaint = install("run.txt")
+    if "--scale" in options or "--dev" in options:
+        complaint = complaint or install("scale.txt")
     if "--dev" in options:
         complaint = complaint or install("dev.txt")
     complaint = complaint or (install_any_torch() if "--any-torch" in options else install_torch())

@@ -1,6 +1,6 @@
 """Write the lists beside this file anew: `make pins`, after constraints.txt or pyproject.toml changed.
 
-    constraints.txt, pyproject.toml ──uv──▶ run.txt  dev.txt  torch.txt  cuda.txt
+    constraints.txt, pyproject.toml ──uv──▶ run.txt  scale.txt  dev.txt  torch.txt  cuda.txt
                             wheels ──▶ torch-cpu.txt
 
 The hashes are those of all files that the package index has of a version, so that one list serves every
@@ -13,7 +13,7 @@ import re
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
@@ -22,6 +22,7 @@ BUILD = "hatchling", "editables"
 """They build firstdrift; installed beforehand, so that no build fetches them unchecked."""
 SAID = {
     "run.txt": "What firstdrift needs to be built and to run, but for PyTorch.",
+    "scale.txt": "What PostgreSQL and a Dask cluster need besides.",
     "dev.txt": "What its tests and checks need besides.",
     "torch-cpu.txt": "PyTorch's CPU build, which is taken where the package index has it.",
     "torch.txt": "PyTorch as every package index has it.",
@@ -68,12 +69,20 @@ def compiled(uv: str, *arguments: str, known: str) -> dict[str, str]:
         return packages_of(written.read_text("utf-8"))
 
 
+def list_of(name: str, needed: Collection[str], scale: Collection[str]) -> str:
+    """Say in which list a package stands."""
+    if name in needed:
+        return "run.txt"
+    return "scale.txt" if name in scale else "dev.txt"
+
+
 def main(uv: str, wheels: Sequence[Path]) -> None:
     """Write all files."""
     before = {name: (HERE / name).read_text("utf-8") for name in SAID if (HERE / name).exists()}
     known = "\n".join(text for name, text in before.items() if name != "torch-cpu.txt")
     everything = compiled(uv, "--all-extras", known=known)
     needed = compiled(uv, known=known).keys()
+    scale = compiled(uv, "--extra", "cluster", "--extra", "postgres", known=known).keys()
     cpu = packages_of(before.get("torch-cpu.txt", "")).get("torch", "")
     files: dict[str, list[str]] = {name: [] for name in SAID}
     files["torch-cpu.txt"].append(cpu_builds(everything["torch"], cpu, wheels))
@@ -83,7 +92,7 @@ def main(uv: str, wheels: Sequence[Path]) -> None:
         elif is_for_cuda(block):
             files["cuda.txt"].append(block)
         else:
-            files["run.txt" if name in needed else "dev.txt"].append(block)
+            files[list_of(name, needed, scale)].append(block)
     for name, blocks in files.items():
         head = f"# {SAID[name]} Written by `make pins`: do not edit.\n"
         (HERE / name).write_text(head + "\n".join([*blocks, ""]), "utf-8", newline="\n")

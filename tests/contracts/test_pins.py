@@ -64,13 +64,18 @@ CONSTRAINTS = {
     for one, _ in entries((ROOT / "constraints.txt").read_text(encoding="utf-8"))
 }
 RUN = pinned("run.txt", "torch.txt")
-ALL = pinned("run.txt", "dev.txt", "torch.txt")
+ALL = pinned("run.txt", "scale.txt", "dev.txt", "torch.txt")
 SAID = [Requirement(one) for one in PROJECT["project"]["dependencies"]]
 ASKED = [
     Requirement(one)
     for extra in PROJECT["project"]["optional-dependencies"].values()
     for one in extra
     if not one.startswith("firstdrift[")
+]
+SCALE = [
+    Requirement(one)
+    for extra in ("cluster", "postgres")
+    for one in PROJECT["project"]["optional-dependencies"][extra]
 ]
 BUILT_WITH = [Requirement(one) for one in PROJECT["build-system"]["requires"]]
 
@@ -100,7 +105,8 @@ def test_the_versions_are_those_that_were_tested() -> None:
 
 
 def test_they_are_what_the_project_asks_for() -> None:
-    for lists, asked in ((RUN, [*SAID, *BUILT_WITH]), (ALL, ASKED)):
+    scale = RUN | pinned("scale.txt")
+    for lists, asked in ((RUN, [*SAID, *BUILT_WITH]), (scale, SCALE), (ALL, ASKED)):
         for one in asked:
             assert one.specifier.contains(version_of(lists[canonicalize_name(one.name)])), one
 
@@ -193,6 +199,7 @@ class Place:
         self.lists.mkdir()
         shutil.copy(FOLDER / "install.py", self.lists)
         self.write("run.txt", "firstdrift-needs==1", make_wheel(self.index, "firstdrift-needs", "1"))
+        self.write("scale.txt", "firstdrift-scale==1", make_wheel(self.index, "firstdrift-scale", "1"))
         self.write("dev.txt", "firstdrift-tests==1", make_wheel(self.index, "firstdrift-tests", "1"))
         cuda = make_wheel(self.index, "nvidia-all", "1")
         self.write("cuda.txt", "nvidia-all==1", cuda)
@@ -250,8 +257,11 @@ def test_what_is_listed_is_installed_with_the_cpu_build_of_pytorch(place: Place)
     answer = place.install()
     assert answer.returncode == 0, answer.stderr
     assert place.installed() == {"firstdrift-needs==1", "torch==2+cpu"}
+    assert place.install("--scale").returncode == 0
+    with_scale = {"firstdrift-needs==1", "firstdrift-scale==1", "torch==2+cpu"}
+    assert place.installed() == with_scale
     assert place.install("--dev").returncode == 0
-    assert place.installed() == {"firstdrift-needs==1", "firstdrift-tests==1", "torch==2+cpu"}
+    assert place.installed() == with_scale | {"firstdrift-tests==1"}
 
 
 def test_where_there_is_no_cpu_build_the_other_comes_with_what_it_needs(place: Place) -> None:
