@@ -1,6 +1,6 @@
 """The storage of a comparison of two dumps: slices are read from them, matched and measured."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from itertools import chain
@@ -18,9 +18,10 @@ from firstdrift.comparison.report import Options, SliceOutline, SliceResult
 from firstdrift.comparison.slice_results import compressed
 from firstdrift.comparison.stages import measure_pairs
 from firstdrift.comparison.user_hooks import NOTHING_MORE, Additions
+from firstdrift.dumps.storage.ahead import SMALL, ask_for
 from firstdrift.dumps.storage.folders import files_ending
 from firstdrift.errors import DumpUnreadableError
-from firstdrift.matching.plan import SlicePairing, SlicePlan
+from firstdrift.matching.plan import SlicePairing, SlicePlan, TensorPair
 from firstdrift.metrics.measurement import Measurement
 from firstdrift.model.slice import Coordinates, Slice, SliceListing
 from firstdrift.parallel.slices import read_slice
@@ -98,7 +99,9 @@ class FromDumps(InMemory):
         count = ceil(total / _BATCH)
 
         def measure_batch(at: int) -> list[Measurement]:
-            dealt = tuple(plan.pairs[place] for place in largest_first[at::count])
+            places = largest_first[at::count]
+            dealt = tuple(map(plan.pairs.__getitem__, places))
+            ask_for(_files_of(plan.pairs[place] for place in places if 0 < sizes[place] <= SMALL))
             return measure_pairs(replace(plan, pairs=dealt), 0, len(dealt))
 
         tell(0)
@@ -170,6 +173,13 @@ def _json_bytes(folder: Path) -> int:
     with suppress(OSError):
         return sum(file.stat().st_size for file in files_ending(folder, ".json"))
     return 0
+
+
+def _files_of(pairs: Iterable[TensorPair]) -> Iterator[Path]:
+    """Yield the files that hold one tensor of a pair, and nothing else."""
+    for record in chain.from_iterable((pair.golden, pair.target) for pair in pairs):
+        if record.location is not None and not record.location.entry:
+            yield record.location.file
 
 
 def _prepare(sizes: Sequence[int], slices_to_go: int, compiling: Callable[[], None]) -> bool:

@@ -4,7 +4,9 @@ python -m firstdrift.metrics.elementwise.compiled     compile it, for later runs
 """
 
 import ctypes
-from typing import Any, Final, NamedTuple, Self
+import threading
+from functools import cache
+from typing import Any, Final
 
 import numpy as np
 
@@ -44,16 +46,11 @@ def measure(golden: Array, target: Array) -> Sums:
     rows, columns = rows_and_columns(golden.shape)
     is_alike = golden.dtype == target.dtype
     row_sums = np.zeros((2, rows))
-    left, right = _Side.of(golden), _Side.of(target)
-    sums, counts = _run(left, right, columns, golden.itemsize if is_alike else 0, row_sums)
+    sums, counts = _run(golden, target, columns, golden.itemsize if is_alike else 0, row_sums)
     differs_at = counts[layout.DIFFERS_AT] if is_alike else None
     side = _side_sums(sums, counts, 0)
     if differs_at == NOWHERE:
         return equal_sums(side, golden)
-    roundoffs = (
-        roundoff_of_bits(golden, counts[layout.GOLDEN_BITS]),
-        roundoff_of_bits(target, counts[layout.TARGET_BITS]),
-    )
     return Sums(
         side,
         _side_sums(sums, counts, layout.TARGET_SIDE),
@@ -61,62 +58,20 @@ def measure(golden: Array, target: Array) -> Sums:
         row_sums[0],
         row_sums[1],
         differs_at=differs_at,
-        roundoff=max(roundoffs),
+        roundoff=max(
+            roundoff_of_bits(golden, counts[layout.GOLDEN_BITS]),
+            roundoff_of_bits(target, counts[layout.TARGET_BITS]),
+        ),
     )
 
 
 def summarise(array: Array) -> SideSums:
     """Add up everything about one non-empty tensor whose dtype is supported."""
-    sums, counts = _run(_Side.of(array), _NO_SIDE, array.size, array.itemsize, _NO_ROWS)
+    sums, counts = _run(array, None, array.size, array.itemsize, _NO_ROWS)
     return _side_sums(sums, counts, 0)
 
 
-class _Side(NamedTuple):
-    """A tensor as it lies in one piece, its address, its code and the address of its table."""
-
-    array: Array
-    address: int
-    code: int
-    table: int
-
-    @classmethod
-    def of(cls, array: Array) -> Self:
-        """Lay out a tensor for the kernel."""
-        if not (array.flags.c_contiguous and array.flags.aligned):
-            array = np.require(array, requirements=("C", "A"))
-        code = layout.CODES.get(array.dtype, layout.TABLE)
-        return cls(array, _address(array), code, 0 if code else _address(_table(array.dtype)))
-
-
 _NO_ROWS: Final = np.empty(0)
-_NO_SIDE: Final = _Side(_NO_ROWS, 0, 0, 0)
-
-
-def _run(
-    golden: _Side, target: _Side, columns: int, itemsize: int, rows: Floats
-) -> tuple[list[float], list[int]]:
-    """Call the kernel; return its sums and its counts."""
-    if _Process.kernel is None:
-        raise RuntimeError("the kernel is not loaded")
-    sums, counts = _NOTHING_YET.copy(), np.zeros(layout.COUNTS_LENGTH, np.int64)
-    counts[layout.LARGEST_KEY] = -1
-    work = np.empty(layout.WORK_BYTES, np.uint8)
-    start = _address(work)
-    arguments = _Arguments(
-        *golden[1:],
-        *target[1:],
-        golden.array.size,
-        columns,
-        itemsize,
-        number_kind(golden.array.dtype) is NumberKind.INTEGER,
-        start + -start % _ALIGNMENT,
-        *map(_address, (sums, counts, rows, DECADES)),
-    )
-    _Process.kernel(_RESULT, _RESULT, arguments)
-    return sums.tolist(), counts.tolist()
-
-
-_Arguments: Final = ctypes.c_int64 * layout.ARGUMENTS
 _RESULT: Final = (ctypes.c_int64 * 2)()
 """Where numba's functions leave what they return, and what they raise: this one does neither."""
 
@@ -124,6 +79,40 @@ _NOTHING_YET: Final = np.zeros(layout.SUMS_LENGTH)
 _NOTHING_YET[[layout.MAXIMUM, layout.MAXIMUM + layout.TARGET_SIDE]] = -np.inf
 _NOTHING_YET[[layout.MINIMUM, layout.MINIMUM + layout.TARGET_SIDE]] = np.inf
 _NOTHING_YET[layout.LARGEST] = -1.0
+_NONE_YET: Final = np.zeros(layout.COUNTS_LENGTH, np.int64)
+_NONE_YET[layout.LARGEST_KEY] = -1
+
+
+class _Room(threading.local):
+    """What the kernel writes to, in each thread that calls it."""
+
+    def __init__(self) -> None:
+        self.sums, self.counts = np.empty_like(_NOTHING_YET), np.empty_like(_NONE_YET)
+        self.work = np.empty(layout.WORK_BYTES, np.uint8)
+        start = _address(self.work)
+        self.arguments = (ctypes.c_int64 * layout.ARGUMENTS)()
+        self.arguments[layout.WORK] = start + -start % _ALIGNMENT
+        self.arguments[layout.SUMS : layout.COUNTS + 1] = [*map(_address, (self.sums, self.counts))]
+        self.arguments[layout.DECADES] = _address(DECADES)
+
+
+def _run(
+    golden: Array, target: Array | None, columns: int, itemsize: int, rows: Floats
+) -> tuple[list[float], list[int]]:
+    """Call the kernel; return its sums and its counts."""
+    if _Process.kernel is None:
+        raise RuntimeError("the kernel is not loaded")
+    left, right = _in_one_piece(golden), _NO_ROWS if target is None else _in_one_piece(target)
+    code, table, is_integer = _decoding(golden.dtype)
+    target_side = (0, 0, 0) if target is None else (_address(right), *_decoding(target.dtype)[:2])
+    _room.sums[:], _room.counts[:] = _NOTHING_YET, _NONE_YET
+    _room.arguments[: layout.WORK] = [
+        *(_address(left), code, table, *target_side),
+        *(golden.size, columns, itemsize, is_integer),
+    ]
+    _room.arguments[layout.ROWS] = _address(rows)
+    _Process.kernel(_RESULT, _RESULT, _room.arguments)
+    return _room.sums.tolist(), _room.counts.tolist()
 
 
 def _address(array: Array) -> int:
@@ -131,17 +120,29 @@ def _address(array: Array) -> int:
     return address
 
 
-_tables: dict[np.dtype[Any], Floats] = {}
+_room: Final = _Room()
 
 
+def _in_one_piece(array: Array) -> Array:
+    if array.flags.c_contiguous and array.flags.aligned:
+        return array
+    return np.require(array, requirements=("C", "A"))
+
+
+@cache
+def _decoding(dtype: np.dtype[Any]) -> tuple[int, int, bool]:
+    """Return how a dtype is decoded, where the values of all 256 bytes lie, and whether it is of integers."""
+    code = layout.CODES.get(dtype, layout.TABLE)
+    return code, 0 if code else _address(_table(dtype)), number_kind(dtype) is NumberKind.INTEGER
+
+
+@cache
 def _table(dtype: np.dtype[Any]) -> Floats:
     """Return the values of all 256 bytes."""
-    if dtype not in _tables:
-        table = np.empty(256)
-        with np.errstate(invalid="ignore"):
-            as_float64(np.arange(256, dtype=np.uint8).view(dtype), table)
-        _tables[dtype] = table
-    return _tables[dtype]
+    table = np.empty(256)
+    with np.errstate(invalid="ignore"):
+        as_float64(np.arange(256, dtype=np.uint8).view(dtype), table)
+    return table
 
 
 def _side_sums(sums: list[float], counts: list[int], place: int) -> SideSums:

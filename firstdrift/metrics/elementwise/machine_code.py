@@ -13,7 +13,7 @@ import hashlib
 import os
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from functools import cache
+from functools import cache, partial
 from importlib import import_module
 from pathlib import Path
 from tempfile import NamedTemporaryFile
@@ -44,13 +44,19 @@ def load() -> Function | None:
 
 
 def compile_and_keep() -> Function:
-    """Compile the kernel, and leave it for later runs where that is allowed."""
+    """Compile the kernel, and leave it for later runs where that is allowed.
+
+    Raises:
+        RuntimeError: LLVM would call functions that are not there, to do what this processor cannot.
+    """
+    if _level() not in _levels():
+        raise RuntimeError("this processor lacks what the code needs")
     kernel = import_module("firstdrift.metrics.elementwise.kernel.tensors")
     name, text = kernel.compiled()
+    parse = partial(_llvm().parse_assembly, text.replace(name, _SYMBOL))
     code = {
-        level: _machine(level).emit_object(_llvm().parse_assembly(text.replace(name, _SYMBOL)))
-        for level in (_LEVELS if _level() in _LEVELS else (_level(),))
-    }
+        level: _machine(level).emit_object(parse()) for level in _levels()
+    }  # which changes what it is given
     for folder in _folders():
         with suppress(OSError):
             for level, made in code.items():
@@ -78,6 +84,11 @@ def _llvm() -> Any:  # noqa: ANN401 (a module)
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
     return llvm
+
+
+def _levels() -> tuple[str, ...]:
+    """Return the levels of processors like this one."""
+    return tuple(_LEVELS) if _llvm().get_process_triple().startswith("x86_64") else (_level(),)
 
 
 def _level() -> str:

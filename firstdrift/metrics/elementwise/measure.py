@@ -56,7 +56,7 @@ Engine: TypeAlias = Literal["auto", "numpy", "numba"]
 
 _log = logging.getLogger(__name__)
 
-_WORTH_COMPILING = 4 << 30
+_WORTH_COMPILING = 1 << 30
 _ALIKE = 0.5  # where norms differ by more than this, cosine is formed from the product, which is exact enough
 _SMALL, _LARGE = 2.0**-480, 2.0**480
 _WIDE = 8
@@ -87,8 +87,8 @@ class Elements(Struct, frozen=True):
 def prepare_engine(total_bytes: int, compiling: Callable[[], None] = lambda: None) -> None:
     """Get ready to measure so many bytes: load the compiled engine, if it was compiled before.
 
-    Below 4 GiB numpy has finished before it is compiled, which happens once per machine, takes seconds, and
-    is told before. Where it cannot be, numpy does the work.
+    From 1 GiB on it is compiled, which takes some seconds once per machine and is told before; below, numpy
+    has finished by then. Where it cannot be compiled, numpy does the work.
     """
     if _load() is None and total_bytes >= _WORTH_COMPILING:
         compiling()

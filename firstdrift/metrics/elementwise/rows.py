@@ -45,7 +45,9 @@ def profile_of(squared_differences: Floats, squares: Floats) -> RowProfile | Non
     if len(squares) < 2:  # noqa: PLR2004
         return None
     with np.errstate(all="ignore"):
-        relative = np.sort(np.sqrt(squared_differences / np.maximum(squares, squares.mean())))[::-1]
+        relative = np.sort(np.sqrt(squared_differences / np.maximum(squares, squares.sum() / len(squares))))[
+            ::-1
+        ]
     return RowProfile(len(relative), tuple(relative[RowProfile.places(len(relative))].tolist()))
 
 

@@ -383,7 +383,7 @@ def test_the_kernel_is_compiled_for_very_much_data_only() -> None:
         "from firstdrift.metrics.elementwise import machine_code\n"
         "machine_code.load = lambda: None\n"
         "machine_code.compile_and_keep = sys.exit\n"
-        "elementwise.prepare_engine(1 << 30)\n"
+        "elementwise.prepare_engine(1 << 29)\n"
         "assert measure().size == 1 << 19 and 'numba' not in sys.modules"
     )
 

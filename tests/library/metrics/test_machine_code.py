@@ -44,9 +44,15 @@ def test_code_is_made_for_every_level_of_a_processor_that_has_levels(
 ) -> None:
     monkeypatch.setattr(machine_code, "_folders", lambda: iter([tmp_path]))
     machine_code.compile_and_keep()
-    own = machine_code._level()
-    levels = set(machine_code._LEVELS) if own in machine_code._LEVELS else {own}
-    assert {file.name for file in tmp_path.iterdir()} == set(map(machine_code._name, levels))
+    assert machine_code._level() in machine_code._levels()
+    assert {file.name for file in tmp_path.iterdir()} == set(map(machine_code._name, machine_code._levels()))
+
+
+def test_nothing_is_compiled_for_a_processor_without_what_it_takes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(machine_code, "_level", lambda: "qemu64")
+    monkeypatch.setattr(machine_code, "_levels", lambda: ("x86-64-v4", "x86-64-v3"))
+    with pytest.raises(RuntimeError):
+        machine_code.compile_and_keep()
 
 
 def test_where_the_package_may_not_be_written_a_user_has_a_cache(
