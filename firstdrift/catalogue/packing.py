@@ -24,7 +24,7 @@ from itertools import chain, compress, count, islice
 from types import NoneType
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, get_args, get_origin
 
-from msgspec import Struct
+from msgspec import Raw, Struct
 from msgspec.msgpack import Decoder, Encoder
 from msgspec.structs import astuple, fields
 
@@ -199,17 +199,18 @@ def _pack_several(kind: Any, values: Values) -> Column:  # noqa: ANN401
     )
 
 
-def _pack_others(_kind: Any, values: Values) -> Column:  # noqa: ANN401
-    objects = dict(zip(map(id, values), values, strict=True))
-    which: tuple[Column, ...] = ()
-    if len(objects) < len(values):
-        place = dict(zip(objects, count()))
-        which = (_pack_numbers(int, tuple(map(place.__getitem__, map(id, values)))),)
-    once = list(objects.values())
+def _pack_others(kind: Any, values: Values) -> Column:  # noqa: ANN401
     try:
-        return Column("msgpack", _ENCODER.encode(once), which=which)
+        # As they are written, for 1 and 1.0 are equal and yet not the same.
+        written = values if kind is str else tuple(map(_ENCODER.encode, values))
+        once = dict.fromkeys(written)
+        content = _ENCODER.encode(list(once) if kind is str else list(map(Raw, once)))
     except (UnicodeEncodeError, OverflowError):
-        return Column("json", to_text(once).encode(), which=which)
+        return Column("json", to_text(values).encode())
+    if len(once) == len(values):
+        return Column("msgpack", content)
+    place = dict(zip(once, count(), strict=False))
+    return Column("msgpack", content, which=(_pack_numbers(int, tuple(map(place.__getitem__, written))),))
 
 
 _PACKS: Mapping[str, Callable[[Any, Values], Column]] = {

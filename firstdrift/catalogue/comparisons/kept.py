@@ -2,7 +2,6 @@
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from operator import attrgetter
 from typing import Any
 
 from msgspec import DecodeError, Struct
@@ -13,7 +12,7 @@ from firstdrift.catalogue.blocks import split
 from firstdrift.catalogue.comparisons.measurements import Place
 from firstdrift.catalogue.packing import pack
 from firstdrift.comparison.report import SliceResult
-from firstdrift.matching.plan import Messages, NodeMatch, SlicePlan, TensorPair
+from firstdrift.matching.plan import Messages, NodeMatch, Origin, SlicePlan, TensorPair
 from firstdrift.metrics.measurement import MeasurementKind
 from firstdrift.model.slice import Slice
 from firstdrift.model.tensor import TensorRecord
@@ -32,19 +31,32 @@ class KeptRow(Struct, frozen=True, gc=False):
     """A row of the tree.
 
     Attributes:
-        tree: where it is; likewise match, how its nodes were matched, and judgement, what is said of it.
+        tree: where it is; likewise judgement, what is said of it.
+        origin: how its nodes were matched; None if they were not. The others as in `NodeMatch`.
         paths: module paths of its nodes, by which it is found beside its names.
         first_pair: index of the first of its pairs of tensors; None if it has none. Likewise last_pair.
         kinds: what their numbers were computed from, a bit for each of `KINDS`.
     """
 
     tree: TreeRow
-    match: NodeMatch | None
     judgement: RowJudgement
+    origin: Origin | None
+    score: float
+    doubtful: bool
+    match_reasons: Messages
+    operands: tuple[str, ...]
     paths: tuple[str, ...]
     first_pair: int | None
     last_pair: int | None
     kinds: int
+
+    @property
+    def match(self) -> NodeMatch | None:
+        """How its nodes were matched; None if they were not."""
+        if self.origin is None:
+            return None
+        names = self.tree.golden, self.tree.target
+        return NodeMatch(*names, self.origin, self.score, self.doubtful, self.match_reasons, self.operands)
 
 
 class KeptPair(Struct, frozen=True, gc=False):
@@ -75,19 +87,28 @@ class KeptPair(Struct, frozen=True, gc=False):
 
 def kept_rows(result: SliceResult, slices: tuple[Slice, Slice]) -> list[KeptRow]:
     """Put together what is kept of the rows of a slice pair."""
-    matches = result.plan.matches
     golden, target = ({node.name: node.path for node in read.nodes} for read in slices)
     pairs = _pairs_of_rows(result)
+    rows = zip(result.rows, result.judgement.rows, strict=True)
     return [
         KeptRow(
             row,
-            None if row.match is None else matches[row.match],
             judged,
+            *_how_matched(result.plan, row),
             (*(golden.get(name, "") for name in row.golden), *(target.get(name, "") for name in row.target)),
             *pairs[row.index],
         )
-        for row, judged in zip(result.rows, result.judgement.rows, strict=True)
+        for row, judged in rows
     ]
+
+
+def _how_matched(
+    plan: SlicePlan, row: TreeRow
+) -> tuple[Origin | None, float, bool, Messages, tuple[str, ...]]:
+    if row.match is None:
+        return None, 0.0, False, (), ()
+    match = plan.matches[row.match]
+    return match.origin, match.score, match.doubtful, match.reasons, match.operands
 
 
 def _pairs_of_rows(result: SliceResult) -> Mapping[int, tuple[int | None, int | None, int]]:
@@ -235,5 +256,5 @@ _DECODER = Decoder(SlicePlan, dec_hook=lambda known, plain: known(plain))
 
 def matches_of(rows: Sequence[KeptRow]) -> tuple[NodeMatch, ...]:
     """Put the matches of rows in the order of the plan."""
-    matched = [row for row in rows if row.match is not None]
-    return tuple(row.match for row in sorted(matched, key=attrgetter("tree.match")) if row.match)
+    matched = {row.tree.match: row.match for row in rows if row.match is not None}
+    return tuple(match for _, match in sorted(matched.items()))

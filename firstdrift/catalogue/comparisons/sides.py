@@ -29,7 +29,7 @@ class Sides(Struct, frozen=True, eq=False):
 def load_sides(session: Session, slice_pair: int, rows: int) -> Sides:
     """Read which sides the rows of a slice pair have; `rows` is how many there are."""
     sides = Sides(np.ones(rows, np.bool_), np.ones(rows, np.bool_), np.zeros(rows, np.bool_))
-    found = row_fields(session, slice_pair, "tree.golden", "tree.target", "match.doubtful")
+    found = row_fields(session, slice_pair, "tree.golden", "tree.target", "doubtful")
     for index, (golden, target, doubtful) in enumerate(found):
         sides.golden[index], sides.target[index] = bool(golden), bool(target)
         sides.doubtful[index] = bool(doubtful)

@@ -28,7 +28,7 @@ from firstdrift.catalogue.dumps.nodes import add_blocks, paths_of
 from firstdrift.catalogue.lookup import record_of
 from firstdrift.catalogue.tables import OverviewEntry, PairBlockEntry, RowBlockEntry
 from firstdrift.groups import gathered
-from firstdrift.matching.plan import NodeMatch, Origin, TensorPair
+from firstdrift.matching.plan import Origin, TensorPair
 from firstdrift.metrics.measurement import Measurement
 from firstdrift.model.node import Direction, Node, NodeKind
 from firstdrift.model.tensor import DataLocation, Role, Statistics, TensorRecord
@@ -291,9 +291,6 @@ def _rows_and_pairs(
 
 def _row(row: Any, paths: Mapping[str, Mapping[str, str]], pairs: Any) -> KeptRow:  # noqa: ANN401
     indexes = [index for index, _ in pairs]
-    match = row.origin and NodeMatch(
-        row.golden, row.target, row.origin, row.score, row.doubtful, row.match_reasons
-    )
     below = RollUp(
         row.errors_below,
         row.warnings_below,
@@ -304,8 +301,12 @@ def _row(row: Any, paths: Mapping[str, Mapping[str, str]], pairs: Any) -> KeptRo
     )
     return KeptRow(
         record_of(TreeRow, row),
-        match,
         record_of(RowJudgement, row, below=below),
+        row.origin,
+        row.score or 0.0,
+        row.doubtful,
+        row.match_reasons,
+        (),
         tuple(paths[side].get(name, "") for side in ("golden", "target") for name in getattr(row, side)),
         min(indexes, default=None),
         max(indexes, default=None),
