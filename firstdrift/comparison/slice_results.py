@@ -7,13 +7,13 @@ compressed ─▶ add_packed ──┘    into the file, as are those that come 
 
 import os
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from tempfile import TemporaryFile
 from typing import IO, Final, TypeAlias, overload
 from weakref import finalize
 
 from msgspec import Struct
-from msgspec.structs import replace
+from msgspec.structs import astuple, fields, replace
 
 from firstdrift.comparison.report import SliceResult
 from firstdrift.processes.packed import pack, unpack
@@ -119,6 +119,9 @@ class _FromFile(Sequence[SliceResult]):
     def __len__(self) -> int:
         return len(self._results)
 
+    def __iter__(self) -> Iterator[SliceResult]:
+        return map(self.__getitem__, range(len(self)))  # which holds none while it reads the next
+
     @overload
     def __getitem__(self, at: int) -> SliceResult: ...
     @overload
@@ -130,19 +133,23 @@ class _FromFile(Sequence[SliceResult]):
             case SliceResult() as result:
                 return result
             case _Packed(start=start, size=size, bad=bad) if self._file is not None:
-                packed = zlib.decompress(self._file.read(start, size))
-                result = unpack(SliceResult, packed)
+                result = _restored(self._file.read(start, size))
                 return result if bad is None else _settled(result, bad)
         raise LookupError("this comparison was told that nobody would ask for its rows and pairs")
 
 
 def compressed(result: SliceResult) -> bytes:
-    """Write a result.
+    """Write a result, part by part: while one is read, the others take little room.
 
     Raises:
         UnicodeEncodeError: a name has characters that UTF-8 lacks.
     """
-    return zlib.compress(pack(result), _QUICKLY)
+    return pack([zlib.compress(pack(part), _QUICKLY) for part in astuple(result)])
+
+
+def _restored(packed: bytes) -> SliceResult:
+    parts = zip(fields(SliceResult), unpack(list[bytes], packed), strict=True)
+    return SliceResult(*(unpack(field.type, zlib.decompress(part)) for field, part in parts))
 
 
 def _settled(result: SliceResult, bad: Finding) -> SliceResult:

@@ -54,6 +54,8 @@ def spelled(rows: Iterable[Sequence[Cell]], spellings: Iterable[Spelling]) -> It
 
 def _spelled_column(column: Sequence[Cell], spelling: Spelling) -> list[str]:
     kinds = set(map(type, column)) - {NoneType}
+    if not kinds:
+        return [""] * len(column)
     if kinds == {float}:
         return _floats(cast("Sequence[float | None]", column), spelling)
     if kinds <= {str} or kinds == {int}:

@@ -37,12 +37,20 @@ def text_of(message: Message, language: str = SOURCE) -> str:
 
     A message that the catalogue does not know, as one of a later version, is shown by its id.
     """
+    if not message.arguments:
+        return _text_without_gaps(message.id, language)
     if message.id == VERBATIM:
         return str(message.arguments["text"])
     pattern = _pattern(message.id, language)
     if pattern is None:
         return " ".join([message.id, *(f"{name}={value}" for name, value in message.arguments.items())])
     return _formatter(language).vformat(pattern, (), message.arguments)
+
+
+@cache
+def _text_without_gaps(id: str, language: str) -> str:  # noqa: A002 (as a message's)
+    pattern = _pattern(id, language)
+    return id if pattern is None else _formatter(language).vformat(pattern, (), {})
 
 
 class Piece(NamedTuple):

@@ -62,6 +62,7 @@ from firstdrift.wording.message import Message, joined
 CONSTRUCT_FILE: Final = "construct.json"
 STACK_FILE: Final = "stack.json"
 
+_NO_CONSTRUCT: Final = Construct()
 _TREE_FROM_NAMES: Final = Message.of("dumps.msprobe.tree_from_names")
 
 
@@ -172,7 +173,7 @@ class _SliceReader(SliceFiles):
 
     def _without_construct(self, reason: Message | None) -> Construct:
         self.report(CONSTRUCT_FILE, [joined(reason, _TREE_FROM_NAMES)] if reason else [])
-        return Construct()
+        return _NO_CONSTRUCT
 
     def _read_stacks(self) -> Stacks:
         try:

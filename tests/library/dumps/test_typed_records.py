@@ -91,6 +91,13 @@ def test_what_msprobe_mostly_writes_is_decoded_as_types() -> None:
     )
 
 
+def test_what_stands_for_numbers_is_no_text_of_the_file() -> None:
+    text = '{"data": {"a": {"output": [{"type": "str", "value": "\x7f"}, {"type": "float", "value": NaN}]}}}'
+    content = bytearray(text.encode())
+    assert typed_dump(_as_given, content) is None
+    assert content.decode() == text
+
+
 def test_what_is_there_twice_is_left_to_who_says_so() -> None:
     for odd in (
         f'{{"data": {{"a": {{"output": [{TENSOR}]}}, "a": {{}}}}}}',
