@@ -21,6 +21,8 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+from make_dumps import write_dumps
+
 HERE = Path(__file__).resolve().parent
 DATA = HERE / "data"
 TENSOR_ARCHIVE = HERE.parent / "tests" / "dumps" / "msprobe" / "llama_tensor_mix_perturb.tar.xz"
@@ -72,15 +74,14 @@ def tensor_case() -> Case:
 def statistics_case(peer_python: Path) -> Case:
     """Have the real msprobe write the 32-layer statistics dumps, where they are not there yet."""
     folder = DATA / "statistics32"
-    subprocess.run([peer_python, HERE / "make_dumps.py", folder], check=True, stdout=subprocess.DEVNULL)
+    write_dumps(peer_python, folder, layers=32)
     return Case("32 layers, statistics (about 9,100 rows)", folder / "golden", folder / "target")
 
 
 def large_case(peer_python: Path) -> Case:
     """Have the real msprobe write 1.75 GB of tensors, where they are not there yet."""
     folder = DATA / "tensors1750"
-    command = [peer_python, HERE / "make_dumps.py", folder, "--tensors"]
-    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+    write_dumps(peer_python, folder, layers=6, tensors=True)
     return Case("6 layers, 1.75 GB of tensors (1,593 files a side)", folder / "golden", folder / "target")
 
 

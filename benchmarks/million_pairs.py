@@ -1,0 +1,183 @@
+"""Time a comparison of a million pairs, its exports, and the pages of its database.
+
+28 slices of a 128-layer statistics dump, on the command line and through the worker.
+
+    .venv/bin/python benchmarks/million_pairs.py --peer .venv-interop/bin/msprobe
+
+    --database-url    where the catalogue is; SQLite in benchmarks/data unless said
+    --slices 28       how many slices
+
+The real msprobe compares one slice, in the same run: it knows no more of them, and so its time is that of one
+times their number. Prints Markdown tables.
+"""
+
+import argparse
+import json
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import psutil
+from against_graph_pages import free_port, json_of, wait_for
+from make_dumps import write_dumps
+from measuring import Cost, command_of_firstdrift, cost_of, linked_steps, on_cores, peak_while
+
+HERE = Path(__file__).resolve().parent
+DATA = HERE / "data"
+PAGES = {
+    "Home": "",
+    "Comparison": "c/1",
+    "Tree": "c/1/s/{last}/tree",
+    "Node": "c/1/s/{last}/n/{row}",
+    "next bad": "api/v1/comparisons/1/slices/{last}/rows?bad=true&after=0&limit=1",
+    "heat map": "api/v1/comparisons/1/layers",
+    "Rules": "c/1/rules",
+}
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--peer", type=Path, default=HERE.parent / ".venv-interop" / "bin" / "msprobe")
+    parser.add_argument("--slices", type=int, default=28)
+    parser.add_argument("--database-url")
+    parser.add_argument("--rounds", type=int, default=5)
+    chosen = parser.parse_args()
+    written = write_dumps(chosen.peer.with_name("python"), DATA / "statistics128", layers=128)
+    folder = linked_steps(written, chosen.slices)
+    dumps = folder / "golden", folder / "target"
+    theirs = time_msprobe(chosen.peer, dumps)
+    print("| work | firstdrift | msprobe | ratio |\n|---|---|---|---|")
+    one = cost_of(command_of_firstdrift(), "compare", *(dump / "step0" for dump in dumps))
+    line("128 layers, statistics, one slice", one, theirs)
+    whole = [cost_of(command_of_firstdrift(), "compare", *dumps, cores=cores) for cores in (1, None)]
+    line(f"{chosen.slices} slices, one core", whole[0], theirs * chosen.slices)
+    line(f"{chosen.slices} slices, all cores", whole[1], theirs * chosen.slices)
+    with tempfile.TemporaryDirectory() as folder:
+        for kind in ("csv", "xlsx"):
+            file = Path(folder) / f"pairs.{kind}"
+            cost = cost_of(command_of_firstdrift(), "compare", *dumps, f"--{kind}", file)
+            size = file.stat().st_size / 1e6
+            further = Cost(cost.seconds - whole[1].seconds, cost.megabytes)
+            line(f"the same with --{kind} ({size:.0f} MB): further", further, None)
+    through_the_worker(dumps, chosen.database_url, chosen.rounds)
+
+
+def line(work: str, ours: Cost, theirs: float | None) -> None:
+    """Print a row of the table."""
+    told = "-" if theirs is None else f"{theirs:.1f} s"
+    ratio = "-" if theirs is None else f"{theirs / ours.seconds:.1f}"
+    print(f"| {work} | {ours} | {told} | {ratio} |", flush=True)
+
+
+def time_msprobe(peer: Path, dumps: tuple[Path, Path]) -> float:
+    """Time one `msprobe compare` of one slice."""
+    golden, target = dumps
+    sides = ["-tp", target / "step0", "-gp", golden / "step0"]
+    with tempfile.TemporaryDirectory() as folder:
+        started = time.perf_counter()
+        quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+        subprocess.run([peer, "compare", *sides, "-o", folder], check=True, **quiet)
+        return time.perf_counter() - started
+
+
+def through_the_worker(dumps: tuple[Path, Path], database_url: str | None, rounds: int) -> None:
+    """Compare through server and worker; then time exports, and pages with and without one under way."""
+    data = DATA / "million"
+    shutil.rmtree(data, ignore_errors=True)
+    with server(data, database_url) as (address, process):
+        asked = {"golden": str(dumps[0]), "target": str(dumps[1])}
+        post(f"{address}api/v1/comparisons", asked)
+
+        def is_done() -> bool:
+            return json_of(f"{address}api/v1/comparisons/1")["state"] in {"done", "failed"}
+
+        line("through server and worker (memory of both)", peak_while([process], is_done), None)
+        found: Any = json_of(f"{address}api/v1/comparisons/1")
+        if found["state"] != "done":
+            sys.exit(f"the comparison failed: {found}")
+        pairs = found["counts"]["pairs"]
+        if database_url is None:
+            size = sum(file.stat().st_size for file in data.glob("firstdrift.db*"))
+            print(f"\n{pairs} pairs, {size / 1e6:.0f} MB of database, {size / pairs:.0f} bytes a pair\n")
+        print("| page | fastest | median | while a CSV is exported |\n|---|---|---|---|")
+        places = {"last": found["slices_compared"] - 1 if "slices_compared" in found else 0, "row": 100}
+        pages = {name: address + page.format(**places) for name, page in PAGES.items()}
+        alone = {name: [waited(page) for _ in range(rounds)] for name, page in pages.items()}
+        export = f"{address}api/v1/comparisons/1/export?format=csv"
+        with downloading(export):
+            beside = {name: [waited(page) for _ in range(rounds)] for name, page in pages.items()}
+        for name, seconds in alone.items():
+            told = (min(seconds), statistics.median(seconds), statistics.median(beside[name]))
+            print(f"| {name} | " + " | ".join(f"{1000 * one:.0f} ms" for one in told) + " |", flush=True)
+        print("\n| export from the server | seconds | MB |\n|---|---|---|")
+        for kind in ("csv", "xlsx"):
+            started = time.perf_counter()
+            size = download(f"{address}api/v1/comparisons/1/export?format={kind}")
+            print(f"| {kind} | {time.perf_counter() - started:.1f} | {size / 1e6:.0f} |", flush=True)
+
+
+@contextmanager
+def server(data: Path, database_url: str | None) -> Iterator[tuple[str, psutil.Process]]:
+    """Run server and worker while the block runs."""
+    port = free_port()
+    command = [command_of_firstdrift(), "serve", str(DATA), "--port", str(port), "--no-token"]
+    command += ["--data-dir", str(data)]
+    if database_url is not None:
+        command += ["--database-url", database_url]
+    started = time.perf_counter()
+    with on_cores(None), subprocess.Popen(command, stdout=subprocess.DEVNULL) as process:
+        try:
+            address = wait_for(f"http://127.0.0.1:{port}/")
+            print(f"| `firstdrift serve` answers after | {time.perf_counter() - started:.2f} s | - | - |")
+            yield address, psutil.Process(process.pid)
+        finally:
+            process.terminate()
+            process.wait(30)
+
+
+@contextmanager
+def downloading(address: str) -> Iterator[None]:
+    """Download something in another process while the block runs."""
+    code = "import sys, urllib.request as u; a = u.urlopen(sys.argv[1])\nwhile a.read(1 << 20): pass"
+    with subprocess.Popen([sys.executable, "-c", code, address]) as process:
+        time.sleep(0.5)
+        yield
+        process.kill()
+
+
+def post(address: str, asked: dict[str, str]) -> None:
+    """Ask our own server for something."""
+    request = urllib.request.Request(  # noqa: S310 - our own server
+        address, json.dumps(asked).encode(), {"Content-Type": "application/json"}
+    )
+    with urllib.request.urlopen(request, timeout=60):  # noqa: S310
+        pass
+
+
+def waited(address: str) -> float:
+    """Ask for a page and say how long the answer took."""
+    started = time.perf_counter()
+    download(address)
+    return time.perf_counter() - started
+
+
+def download(address: str) -> int:
+    """Read an answer to its end; return its size."""
+    size = 0
+    with urllib.request.urlopen(address, timeout=600) as answer:  # noqa: S310 - our own server
+        while piece := answer.read(1 << 20):
+            size += len(piece)
+    return size
+
+
+if __name__ == "__main__":
+    main()
