@@ -4,7 +4,9 @@ Every form that a release gave the tables is a step in `migrations/versions`. A 
 newest form at once, which is the one that all steps lead to.
 """
 
+import logging
 import sqlite3
+from contextlib import closing, suppress
 from pathlib import Path
 
 from sqlalchemy import Column, Engine, MetaData, PrimaryKeyConstraint, String, Table, inspect, select, text
@@ -14,6 +16,8 @@ from firstdrift.catalogue.engine import reading, writing
 from firstdrift.catalogue.tables import Entry
 from firstdrift.errors import CatalogueError
 from firstdrift.wording.message import Message
+
+log = logging.getLogger(__name__)
 
 HEAD = "0011"
 """The newest step; known here so that a database at it is opened, or made, without loading Alembic."""
@@ -37,8 +41,9 @@ def upgrade(engine: Engine) -> None:
         CatalogueError: the database cannot be written, or was made by a newer version, or before the first.
     """
     with reading(engine) as session:
-        if step_of(session) == HEAD:
-            return
+        before = step_of(session)
+    if before == HEAD:
+        return
     with writing(engine, durable=True) as session:
         if engine.dialect.name == "postgresql":
             session.execute(text("SELECT pg_advisory_xact_lock(hashtext('firstdrift'))"))
@@ -47,7 +52,10 @@ def upgrade(engine: Engine) -> None:
             _make_tables(session)
         elif step != HEAD:
             _require_known(step)
+            log.warning("the database is brought up to date: about a minute for each GB of it")
             _take_steps(session)
+    if before is not None:
+        _give_room_back(engine)
 
 
 def step_of(session: Session) -> str | None:
@@ -103,6 +111,16 @@ def _make_tables(session: Session) -> None:
     Entry.metadata.create_all(session.connection(), checkfirst=False)
     _STEP.create(session.connection())
     session.execute(_STEP.insert().values(version_num=HEAD))
+
+
+def _give_room_back(engine: Engine) -> None:
+    """Make the file of a database as short as what is in it, unless somebody uses it or the disk is full."""
+    if engine.dialect.name != "sqlite":
+        return
+    with closing(engine.raw_connection()) as connection, suppress(sqlite3.OperationalError):
+        cursor = connection.cursor()
+        cursor.execute("PRAGMA query_only=OFF")
+        cursor.execute("VACUUM")
 
 
 def _take_steps(session: Session) -> None:

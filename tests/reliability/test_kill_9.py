@@ -18,6 +18,7 @@ import pytest
 from sqlalchemy import Engine, text
 from working import ask_to_compare, wait_for_comparison, wait_until
 
+from firstdrift.catalogue.comparisons.measurements import KEY_BYTES
 from firstdrift.catalogue.comparisons.records import get_comparison, list_comparisons
 from firstdrift.catalogue.comparisons.slice_pairs import slice_pairs_of
 from firstdrift.catalogue.comparisons.tree import all_pairs, all_rows
@@ -240,10 +241,14 @@ def assert_whole_and_nothing_twice(engine: Engine) -> None:
         assert session.execute(text("PRAGMA foreign_key_check")).all() == []
     assert number("count(*) FROM dumps") == 2
     assert number("count(*) FROM slice_pairs WHERE NOT complete") == 0
-    assert number("count(*) FROM rows") == number("sum(rows) FROM slice_pairs")
-    assert number("count(*) FROM pairs") == number("sum(pairs) FROM slice_pairs")
-    assert number("count(*) FROM measurement_blocks") == number("sum(pairs) FROM slice_pairs")
-    assert number("count(*) FROM nodes") == number("sum(nodes) FROM slices")
+    assert number(f"sum(length(keys)) / {KEY_BYTES} FROM measurement_blocks") == number(
+        "sum(pairs) FROM slice_pairs"
+    )
+    assert number("sum(length(names)) / 4 FROM node_blocks") == number("sum(nodes) FROM slices")
+    with reading(engine) as session:
+        for pair in slice_pairs_of(session, 1):
+            assert len(list(all_rows(session, pair.id))) == pair.rows
+            assert len(list(all_pairs(session, pair.id))) == pair.pairs
 
 
 @pytest.mark.timeout(120)

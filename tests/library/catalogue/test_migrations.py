@@ -194,6 +194,14 @@ def test_a_database_of_the_first_release_is_brought_up_to_date_with_all_that_is_
     engine.dispose()
 
 
+def test_the_room_that_steps_left_free_is_given_back(sqlite_url: str) -> None:
+    engine = first_release(sqlite_url)
+    upgrade(engine)
+    with reading(engine) as session:
+        assert session.scalar(text("PRAGMA freelist_count")) == 0
+    engine.dispose()
+
+
 def test_a_database_whose_step_is_not_said_is_refused(database: str) -> None:
     engine = open_engine(database)
     upgrade(engine)
