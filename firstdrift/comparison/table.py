@@ -221,7 +221,7 @@ def cells_of(line: Line, width: int = len(COLUMNS)) -> tuple[Cell, ...]:
         *(_NO_SIDE if measured.golden is None else _statistics_of(measured.golden)),
         *(_NO_SIDE if measured.target is None else _statistics_of(measured.target)),
         _said(judged.reasons),
-        *(() if measured.custom is None else _own_cells(measured.custom)),
+        *(_own_cells(measured.custom or (), width - len(COLUMNS)) if width > len(COLUMNS) else ()),
     )
 
 
@@ -242,8 +242,9 @@ def _said(messages: Sequence[Message]) -> str:
     return "; ".join(texts_of(messages)) if messages else ""
 
 
-def _own_cells(results: Iterable[CustomResult]) -> Iterator[Cell]:
-    return chain.from_iterable((own.value, own.remark or None) for own in results)
+def _own_cells(results: Iterable[CustomResult], width: int) -> list[Cell]:
+    cells: list[Cell] = [cell for own in results for cell in (own.value, own.remark or None)]
+    return (cells + [None] * width)[:width]
 
 
 def _unmatched_row(at: tuple[int | None, ...], line: UnmatchedLine) -> tuple[Cell, ...]:
