@@ -51,7 +51,7 @@ def unspelt(text: str) -> str:
 
 def encodable(text: str) -> str:
     """Spell what UTF-8 has no bytes for, wherever it stands in a text: a byte, or half of a character."""
-    return _NO_UTF8.sub(_spelling, text)
+    return text if text.isascii() else _NO_UTF8.sub(_spelling, text)
 
 
 def _byte(spelling: re.Match[str]) -> str:

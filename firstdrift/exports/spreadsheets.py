@@ -53,7 +53,7 @@ def csv_of_rows(columns: Sequence[str], rows: Iterable[Sequence[Cell]]) -> Itera
 def _csv_lines(rows: Iterable[Sequence[Cell]]) -> Iterator[str]:
     for batch in batches(rows, _BATCH):
         lines = map(",".join, spelled(batch, repeat(_CSV)))
-        yield encodable("".join([f"{line}\r\n" for line in lines]))
+        yield encodable("\r\n".join(lines) + "\r\n")
 
 
 def _csv_of_report(report: Report, layout: Layout) -> Iterator[str]:
