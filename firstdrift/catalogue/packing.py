@@ -20,7 +20,8 @@ import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import StrEnum
 from functools import cache
-from itertools import chain, compress, count, islice
+from itertools import chain, compress, count, islice, repeat
+from operator import is_not
 from types import NoneType
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, get_args, get_origin
 
@@ -142,14 +143,13 @@ def _fields(kind: type[Struct], records: Sequence[Any]) -> dict[str, Column]:
 
 def _column(kind: Any, values: Values) -> Column:  # noqa: ANN401
     plain = _without_none(kind)
-    absent = values.count(None)
-    if absent == len(values):
+    there = list(map(is_not, values, repeat(None)))  # to compare each with None takes twice as long
+    if False not in there:
+        return _PACKS[_form(plain)](plain, values) if values else _NOTHING
+    if True not in there:
         return _NOTHING
-    if not absent:
-        return _PACKS[_form(plain)](plain, values)
     import numpy as np
 
-    there = [value is not None for value in values]
     column = _PACKS[_form(plain)](plain, tuple(compress(values, there)))
     column.there = np.packbits(there).tobytes()
     return column
@@ -164,13 +164,13 @@ def _pack_numbers(kind: Any, values: Values) -> Column:  # noqa: ANN401
         return _pack_others(kind, values)
     if kind is float:
         return Column("f8", _by_weight(array))
-    steps = np.diff(array, prepend=0)
-    least, most = int(steps.min()), int(steps.max())
-    small = next(size for size in _INTEGERS if np.iinfo(size).min <= least and most <= np.iinfo(size).max)
-    return Column(small, _by_weight(steps.astype(small)))
+    array[1:] -= array[:-1].copy()
+    least, most = int(array.min()), int(array.max())
+    form = next(form for form, beyond in _INTEGERS.items() if -beyond <= least and most < beyond)
+    return Column(form, _by_weight(array.astype(form)))
 
 
-_INTEGERS = ("i1", "i2", "i4", "i8")
+_INTEGERS: Mapping[str, int] = {"i1": 2**7, "i2": 2**15, "i4": 2**31, "i8": 2**63}
 
 
 def _by_weight(array: Array) -> bytes:

@@ -35,6 +35,7 @@ def _lines(session: Session, pair: SlicePair) -> Iterator[Line]:
     rows = list(all_rows(session, pair.id))
     golden_types = types_of(session, pair.golden_slice_id)
     target_types = types_of(session, pair.target_slice_id)
+    levels = [level_of(row.tree.kind, row.tree.path) for row in rows]
     for found in all_pairs(session, pair.id):
         row = rows[found.row]
         yield PairLine(
@@ -48,7 +49,7 @@ def _lines(session: Session, pair: SlicePair) -> Iterator[Line]:
             found.judgement,
             golden_types.get(found.plan.golden_node, ""),
             target_types.get(found.plan.target_node, ""),
-            level_of(row.tree.kind, row.tree.path),
+            levels[found.row],
         )
     yield from _unmatched_nodes(pair, rows)
     matched = {row.tree.match: row for row in rows if row.tree.match is not None}
@@ -56,8 +57,9 @@ def _lines(session: Session, pair: SlicePair) -> Iterator[Line]:
         match: MatchedNames(row.tree.golden, row.tree.target, row.match is not None and row.match.doubtful)
         for match, row in matched.items()
     }
-    levels = {match: level_of(row.tree.kind, row.tree.path) for match, row in matched.items()}
-    yield from unmatched_tensors(pair.target, pair.unmatched_golden, pair.unmatched_target, matches, levels)
+    of_matches = {match: levels[row.tree.index] for match, row in matched.items()}
+    left = pair.unmatched_golden, pair.unmatched_target
+    yield from unmatched_tensors(pair.target, *left, matches, of_matches)
 
 
 def _unmatched_nodes(pair: SlicePair, rows: Iterable[Row]) -> Iterator[UnmatchedLine]:

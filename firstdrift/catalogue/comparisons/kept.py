@@ -23,7 +23,7 @@ from firstdrift.wording.message import Message
 KINDS = tuple(MeasurementKind)
 
 
-_ROWS_IN_A_BLOCK = 256
+_ROWS_IN_A_BLOCK = 512
 _PAIRS_IN_A_BLOCK = 512
 
 
