@@ -36,14 +36,11 @@ def _lines(session: Session, pair: SlicePair) -> Iterator[Line]:
     golden_types = types_of(session, pair.golden_slice_id)
     target_types = types_of(session, pair.target_slice_id)
     levels = [level_of(row.tree.kind, row.tree.path) for row in rows]
+    of_rows = list(map(_of_row, rows))
     for found in all_pairs(session, pair.id):
-        row = rows[found.row]
         yield PairLine(
             pair.target,
-            row.tree.order,
-            row.tree.path,
-            row.match.origin.value if row.match else "",
-            row.judgement.node_class.value,
+            *of_rows[found.row],
             found.plan,
             found.measurement,
             found.judgement,
@@ -60,6 +57,11 @@ def _lines(session: Session, pair: SlicePair) -> Iterator[Line]:
     of_matches = {match: levels[row.tree.index] for match, row in matched.items()}
     left = pair.unmatched_golden, pair.unmatched_target
     yield from unmatched_tensors(pair.target, *left, matches, of_matches)
+
+
+def _of_row(row: Row) -> tuple[int, str | None, str, str]:
+    origin = row.match.origin.value if row.match else ""
+    return row.tree.order, row.tree.path, origin, row.judgement.node_class.value
 
 
 def _unmatched_nodes(pair: SlicePair, rows: Iterable[Row]) -> Iterator[UnmatchedLine]:
