@@ -20,12 +20,15 @@ _kept: "list[Report]" = []
 """What was compared last, until the process ends: to take it apart bit by bit would take time for nothing."""
 
 _PATH = click.Path(path_type=Path)
+_PLACE = click.Path()
+"""A path, or an address: a path would lose a slash of it."""
+
 _FILE = click.Path(path_type=Path, dir_okay=False)
 
 
 @click.command()
-@click.argument("golden", type=_PATH)
-@click.argument("target", type=_PATH)
+@click.argument("golden", type=_PLACE)
+@click.argument("target", type=_PLACE)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of text.")
 @click.option("--csv", "csv_file", type=_FILE, help="Write all pairs here.")
 @click.option("--xlsx", "xlsx_file", type=_FILE, help="The same as XLSX.")
@@ -65,7 +68,7 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
 )
 @click.option(
     "--baseline",
-    type=_PATH,
+    type=_PLACE,
     metavar="DUMP",
     help="A healthy run: what it is off by from GOLDEN is no fault of TARGET.",
 )
@@ -154,10 +157,11 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
     help="Exit with 1 if there is a pair of this verdict or worse, or a finding that is at least so sure.",
 )
 @click.pass_context
-def compare(ctx: click.Context, /, golden: Path, target: Path, **chosen: Any) -> None:  # noqa: ANN401
+def compare(ctx: click.Context, /, golden: str, target: str, **chosen: Any) -> None:  # noqa: ANN401
     """Compare two dumps and say where they part ways.
 
-    GOLDEN is the dump that is trusted, TARGET the one under suspicion.
+    GOLDEN is the dump that is trusted, TARGET the one under suspicion: folders, or addresses such as
+    s3://bucket/golden (docs/remote.md).
 
     Exit status: 0 nothing at or above --fail-on, 1 something is, 2 the input, or a part of it, could not
     be read, or nothing could be judged: too little was compared, the runs were given different inputs, or

@@ -6,8 +6,10 @@ from typing import TYPE_CHECKING
 
 import click
 
+from firstdrift.cli.progress import pages_bar
 from firstdrift.exits import FOUND, UNUSABLE
 from firstdrift.groups import known_items
+from firstdrift.remote.addresses import is_address, naming_addresses
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -17,7 +19,7 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.argument("dump", type=click.Path(path_type=Path))
+@click.argument("place", metavar="DUMP", type=click.Path())
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of text.")
 @click.option("--tree", is_flag=True, help="Show every node, with the statistics of its tensors.")
 @click.option("--overflow", is_flag=True, help="List the nodes with NaN or infinities, by msprobe's levels.")
@@ -25,16 +27,19 @@ if TYPE_CHECKING:
 @click.option("--rank", type=int, help="Likewise, only this rank.")
 @click.option("--token", type=int, help="Likewise, only this token.")
 @click.pass_context
+@naming_addresses()
 def inspect(
     ctx: click.Context,
     /,
-    dump: Path,
+    place: str,
     as_json: bool,
     tree: bool,
     overflow: bool,
-    **place: int | None,
+    **coordinates: int | None,
 ) -> None:
     """Say what a dump is: its format and why, slices, nodes, tensors, problems.
+
+    DUMP is a folder, or an address such as s3://bucket/golden (docs/remote.md).
 
     Exit status: 0 all of it can be read, 2 it, or a part of it, cannot; with --overflow 1 if a node
     overflows.
@@ -42,18 +47,19 @@ def inspect(
     from firstdrift.comparison.inspection import inspect_dump
     from firstdrift.exports.text import inspection_text
 
-    is_shown, wanted = tree or overflow, known_items(place)
+    is_shown, wanted = tree or overflow, known_items(coordinates)
     if wanted and not is_shown:
         raise click.UsageError(
             f"--{next(iter(wanted))} says what --tree and --overflow show: give one of them too."
         )
+    dump = _fetched(place) if is_address(place) else Path(place)
     found = inspect_dump(dump)
     if not as_json:
         click.echo(inspection_text(found))
     views: list[SliceView] = []
     show = views.append if as_json else partial(_print, tree=tree, overflow=overflow)
     overflows, is_whole = False, found.is_whole
-    for view in _views(dump, place) if is_shown else ():
+    for view in _views(dump, coordinates) if is_shown else ():
         overflows |= overflow and bool(view.overflow)
         is_whole &= not view.unknown
         show(view)
@@ -62,10 +68,17 @@ def inspect(
     ctx.exit(FOUND if overflows else 0 if is_whole else UNUSABLE)
 
 
-def _views(dump: Path, place: dict[str, int | None]) -> "Iterator[SliceView]":
+def _fetched(address: str) -> Path:
+    from firstdrift.remote.fetch import fetched
+
+    with pages_bar("fetching") as show:
+        return fetched(address, show or (lambda _done, _total: None))
+
+
+def _views(dump: Path, coordinates: dict[str, int | None]) -> "Iterator[SliceView]":
     from firstdrift.comparison.single_dump import view_dump
 
-    return view_dump(dump, **place)
+    return view_dump(dump, **coordinates)
 
 
 def _print(view: "SliceView", *, tree: bool, overflow: bool) -> None:

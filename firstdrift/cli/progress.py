@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def pages_bar(said: str) -> Iterator[Callable[[int, int], None] | None]:
-    """Show how much of a database is copied, on a terminal."""
+    """Show how much of a database, or of a dump, is copied, on a terminal."""
     if not sys.stderr.isatty():
         yield None
         return

@@ -25,6 +25,7 @@ from firstdrift.groups import firsts, seconds
 from firstdrift.matching.plan import SlicePairing
 from firstdrift.model.slice import Coordinates
 from firstdrift.processes.copies import allow_copies, copies_allowed
+from firstdrift.remote.addresses import is_address, naming_addresses
 from firstdrift.verdict.baseline import Noise, noise_of
 from firstdrift.wording.message import Message
 
@@ -59,8 +60,8 @@ def compare(
     """Compare two dumps.
 
     Args:
-        golden: the dump that is trusted.
-        target: the dump under suspicion.
+        golden: the dump that is trusted: its path, or its address on another host ("s3://bucket/golden").
+        target: the dump under suspicion, likewise.
         options: what is compared, and how.
         progress: is told how far it has come.
         algorithms: functions that give a number for each pair (`firstdrift.comparison.algorithms`).
@@ -73,11 +74,12 @@ def compare(
         SettingsError: the options make no sense, or the baseline has nothing in common with the golden dump.
     """
     additions = Additions(tuple(algorithms), postprocess)
-    return compare_dumps((Path(golden), Path(target)), options or Options(), progress, additions, baseline)
+    return compare_dumps((golden, target), options or Options(), progress, additions, baseline)
 
 
+@naming_addresses()
 def compare_dumps(
-    paths: tuple[Path, Path],
+    places: tuple[Path | str, Path | str],
     options: Options,
     progress: Callable[[Progress], None] = _silent,
     additions: Additions = NOTHING_MORE,
@@ -95,6 +97,7 @@ def compare_dumps(
         DumpError: as `compare`; likewise SettingsError.
     """
     _require_names(additions.algorithms)
+    paths = _at_hand(places[0], progress), _at_hand(places[1], progress)
     noise = {} if baseline is None else _noise(paths[0], baseline, options, progress)
     clock = Clock("index", "match", "measure")
     with clock.measure("index"):
@@ -130,6 +133,14 @@ def compare_dumps(
         unreadable=len(session.damaged) + sum(outline.unreadable for outline in outlines),
         noise=noise,
     )
+
+
+def _at_hand(place: Path | str, progress: Callable[[Progress], None]) -> Path:
+    if not is_address(place):
+        return Path(place)
+    from firstdrift.remote.fetch import fetched
+
+    return fetched(str(place), lambda done, total: progress(Progress("fetching", 0, 1, done, total)))
 
 
 def _pair(golden: DumpReader, target: DumpReader, options: Options) -> SlicePairing:
@@ -205,9 +216,7 @@ def _noise(
     What was said of matching target nodes does not hold for its nodes.
     """
     matching = replace(options.matching, mappings=(), edits=(), token_offset=0, target_layout=None)
-    report = compare_dumps(
-        (golden, Path(baseline)), Options(matching=matching, level=options.level), progress
-    )
+    report = compare_dumps((golden, baseline), Options(matching=matching, level=options.level), progress)
     return {
         result.plan.golden.coordinates: noise_of(result.rows, result.judgement.rows)
         for result in report.slices

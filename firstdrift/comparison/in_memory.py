@@ -21,6 +21,7 @@ from firstdrift.matching.plan import Messages, SlicePlan, TensorPair
 from firstdrift.metrics.measurement import Measurement
 from firstdrift.model.slice import RECORDED_ORDER, Coordinates, Dump, Problem, Slice, SliceListing
 from firstdrift.parallel.slices import read_merged, read_slice
+from firstdrift.remote.addresses import name_of
 from firstdrift.verdict.baseline import QUIET, Noise
 from firstdrift.verdict.judgement import Finding, SliceJudgement
 from firstdrift.verdict.series import with_bad_output
@@ -195,7 +196,7 @@ class DumpReader:
         problems = chain(self.dump.problems, *(one.problems for one in self.contents), self._damages)
         read = {part for one in self.contents for part in (one.listing.parts or (one.listing,))}
         return DumpSummary(
-            path=str(self.dump.path),
+            path=name_of(self.dump.path),
             format=self.dump.format,
             slices=len(self.dump.slices),
             nodes=sum(one.nodes for one in self.contents),

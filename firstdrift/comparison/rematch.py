@@ -7,7 +7,6 @@ plan ── edits ──▶ plan'     pairs that were in the plan keep their mea
 import time
 from collections.abc import Container, Sequence
 from itertools import chain
-from pathlib import Path
 from typing import TypeVar
 
 from msgspec import Struct
@@ -28,6 +27,7 @@ from firstdrift.matching.structure.suggestions import Suggestion, suggest
 from firstdrift.metrics.measurement import Measurement
 from firstdrift.model.slice import Dump, Slice
 from firstdrift.parallel.slices import read_slice
+from firstdrift.remote.addresses import path_of
 from firstdrift.verdict.judgement import Counts, Findings, SliceJudgement
 from firstdrift.wording.message import Message
 
@@ -250,7 +250,7 @@ class _Dumps:
     """The two dumps of a report, opened again when they are needed."""
 
     def __init__(self, report: Report) -> None:
-        self._paths = Path(report.golden.path), Path(report.target.path)
+        self._paths = path_of(report.golden.path), path_of(report.target.path)
         self._dumps: tuple[Dump, Dump] | None = None
 
     def read(self, plan: SlicePlan) -> tuple[Slice, Slice]:

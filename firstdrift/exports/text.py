@@ -18,6 +18,7 @@ from firstdrift.groups import fields_of, firsts
 from firstdrift.model.slice import Coordinates, Problem
 from firstdrift.operators.unknown import unknown_messages
 from firstdrift.plurals import counted
+from firstdrift.remote.addresses import name_of
 from firstdrift.verdict.judgement import Counts, Finding, Findings, InputDifference, Overflow, Remedy
 from firstdrift.wording.message import Message
 from firstdrift.wording.text import number, text_of
@@ -267,7 +268,7 @@ def _problem_lines(problems: Sequence[Problem], side: str) -> list[str]:
 def inspection_object(found: Inspection) -> dict[str, Any]:
     """Return the object that `firstdrift inspect --json` prints."""
     return {
-        "path": str(found.dump.path),
+        "path": name_of(found.dump.path),
         "format": found.dump.format,
         "evidence": list(found.dump.evidence),
         "attributes": found.dump.attributes,
@@ -299,7 +300,7 @@ def inspection_text(found: Inspection) -> str:
     origins = sorted({text_of(one.order_origin.message) for one in found.slices})
     return _as_lines(
         [
-            f"{dump.path}: {dump.format}",
+            f"{name_of(dump.path)}: {dump.format}",
             *(_inner("because", text_of(clause)) for clause in dump.evidence),
             *(f"  {name:<11} {_worded(value)}" for name, value in dump.attributes.items()),
             *(line for one in found.slices for line in _slice_lines(one)),

@@ -20,6 +20,7 @@ READS_BY_ITSELF = {
     "firstdrift/catalogue/integrity.py": "looks at the first bytes of our own database",
     "firstdrift/cli/group.py": "gives what a closed pipe still gets to nobody",
     "firstdrift/catalogue/private.py": "sees to the modes of our own files",
+    "firstdrift/remote/cache.py": "keeps our own copies of remote files",
     "firstdrift/processes/limits.py": "reads how much memory there is from /proc and /sys",
     "server/firstdrift_server/ended.py": "keeps our own list of ended sessions",
     "server/firstdrift_server/tokens.py": "reads the file that the operator names",
