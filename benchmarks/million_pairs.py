@@ -37,7 +37,7 @@ PAGES = {
     "Comparison": "c/1",
     "Tree": "c/1/s/{last}/tree",
     "Node": "c/1/s/{last}/n/{row}",
-    "next bad": "api/v1/comparisons/1/slices/{last}/rows?bad=true&after=0&limit=1",
+    "next bad": "c/1/s/{last}/tree/rows?next=bad&row={row}",
     "heat map": "api/v1/comparisons/1/layers",
     "Rules": "c/1/rules",
 }
@@ -109,7 +109,7 @@ def through_the_worker(dumps: tuple[Path, Path], database_url: str | None, round
             size = sum(file.stat().st_size for file in data.glob("firstdrift.db*"))
             print(f"\n{pairs} pairs, {size / 1e6:.0f} MB of database, {size / pairs:.0f} bytes a pair\n")
         print("| page | fastest | median | while a CSV is exported |\n|---|---|---|---|")
-        places = {"last": found["slices_compared"] - 1 if "slices_compared" in found else 0, "row": 100}
+        places = {"last": len(found["slices"]) - 1, "row": 100}
         pages = {name: address + page.format(**places) for name, page in PAGES.items()}
         alone = {name: [waited(page) for _ in range(rounds)] for name, page in pages.items()}
         export = f"{address}api/v1/comparisons/1/export?format=csv"

@@ -15,11 +15,6 @@ from firstdrift.catalogue.tables import Entry
 BATCH = 20_000
 
 
-def columns_of(records: Sequence[Any], *names: str) -> dict[str, list[Any]]:
-    """Return the values of fields of records, by field; None where there is no record."""
-    return {name: [None if record is None else getattr(record, name) for record in records] for name in names}
-
-
 def insert_many(
     session: Session,
     entry: type[Entry],

@@ -181,7 +181,8 @@ def _judge_all(
         serve(session, storage, line)
 
     with started(lambda: CopyLane(work), count) as lanes:
-        session.run(SideBySide(session, storage, lanes, _measuring(progress, len(left) + 1)).run(left))
+        tell = _measuring(progress, len(left) + 1)
+        session.run(SideBySide(session, storage, lanes, storage.places(), tell).run(left))
 
 
 def _judge_elsewhere(
@@ -198,7 +199,8 @@ def _judge_elsewhere(
         raise SettingsError(Message.of("cluster.no_hooks"), hint=Message.of("cluster.hint.no_cluster"))
     positions = range(len(work.pairs))
     with crew.lanes(work) as lanes:
-        left = SideBySide(session, storage, lanes, _measuring(progress, len(positions))).run(positions)
+        tell = _measuring(progress, len(positions))
+        left = SideBySide(session, storage, lanes, storage.places(), tell).run(positions)
     if left:
         _log.warning("%s was lost; what it has not done is done here", crew)
     return left

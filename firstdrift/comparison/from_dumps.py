@@ -119,6 +119,10 @@ class FromDumps(InMemory):
         """Whether anything is done beside what the options say; functions may hold on to what they see."""
         return self._additions != NOTHING_MORE
 
+    def places(self) -> list[Coordinates]:
+        """List where the target slice of each pair is in its run."""
+        return [target.coordinates for _, target in self._pairs]
+
     def divide(self, tell: Callable[[int, int, int], None]) -> None:
         """Know that this is a lane."""
         self._is_lane = True

@@ -23,7 +23,7 @@ from firstdrift.metrics.measurement import Measurement
 from firstdrift.model.slice import Coordinates
 from firstdrift.verdict.baseline import Noise
 from firstdrift.verdict.comparable import When, time_of
-from firstdrift.verdict.findings import AllSlices, judge_after
+from firstdrift.verdict.findings import AllSlices, Context, context_of, judge_after
 from firstdrift.verdict.judgement import OWN_RULES, Counts, Finding, Findings, SliceJudgement
 from firstdrift.verdict.movable_thresholds import DEFAULTS, Thresholds
 from firstdrift.verdict.series import with_bad_output
@@ -92,7 +92,7 @@ class Judgements(dict[int, SliceJudgement]):
         steps = self._trained[said.coordinates.sort_key()[-1]]
         steps.setdefault(time_of(said.coordinates), []).append(position)
         for old in sorted(steps)[:-_STEPS_REMEMBERED]:
-            for at in steps.pop(old):
+            for at in filter(self.__contains__, steps.pop(old)):
                 self[at] = _without_parameters(self[at])
 
 
@@ -190,6 +190,10 @@ class ComparisonSession:
             return judged
         shown = self._storage.shown(position, plan.pairs[worst], measured[worst])
         return replace(judged, origins=(replace(first, shown=shown), *others))
+
+    def context(self, position: int, coordinates: Coordinates) -> Context:
+        """Say what was said of pairs before bears on the judgement of one."""
+        return context_of(self._before(position), coordinates)
 
     def _before(self, position: int) -> list[SliceJudgement]:
         return [judged for at, judged in sorted(self.judged.items()) if at < position]

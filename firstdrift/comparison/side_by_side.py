@@ -8,6 +8,10 @@
                   ◀──     Judged 0, what was kept
     Judge 1, what was said of 0  ───────────▶     judge, keep
 
+What is said of a pair may depend on those before. Pairs that run at one time, such as the ranks of a step,
+are judged side by side all the same, and so are all where no step of training was seen: most pairs bear on no
+other. Where one did (`firstdrift.verdict.findings.Context`), those that did not know of it are done again.
+
 What is measured stays in the lane: only what is said of a pair of slices, and what its storage hands over,
 comes back. What a lane could not do, however it ended, this process does itself, so that whatever is wrong
 shows here; what is left when there are no more lanes, whoever asked does.
@@ -28,6 +32,8 @@ from firstdrift.model.slice import Coordinates, SliceListing
 from firstdrift.processes.lanes import Lane
 from firstdrift.processes.packed import pack, unpack
 from firstdrift.verdict.baseline import Noise
+from firstdrift.verdict.comparable import time_of
+from firstdrift.verdict.findings import Context
 from firstdrift.verdict.judgement import SliceJudgement
 
 
@@ -158,17 +164,19 @@ def _answered(
         session.judged.add(at, known)
     ready = prepared.pop(position)
     said = session.judge(position, ready)
+    del session.judged[position]  # it is told again if it holds
     return Judged(position, said, storage.hand_over(position), ready.clock.seconds)
 
 
 class SideBySide:
-    """Hands pairs of slices out to lanes, and has them judged in order."""
+    """Hands pairs of slices out to lanes, and accepts what they say in order."""
 
     def __init__(
         self,
         session: ComparisonSession,
         taker: Taker,
         lanes: Sequence[Lane],
+        places: Sequence[Coordinates],
         progress: Callable[[int, int, int], None],
         check: Callable[[], None] | None = None,
     ) -> None:
@@ -178,17 +186,21 @@ class SideBySide:
             session: what was judged so far.
             taker: keeps what the lanes find.
             lanes: those that call `serve`.
+            places: where the target slice of each pair is in its run.
             progress: is told how many pairs of slices are judged, and of those under way how many pairs of
                 tensors are measured, of how many.
             check: called several times a second; what it raises ends the work. None if nothing does.
         """
-        self._session, self._taker, self._progress, self._check = session, taker, progress, check
+        self._session, self._taker, self._places = session, taker, places
+        self._progress, self._check = progress, check
         self._idle = list(lanes)
         self._of_line: dict[Connection, Lane] = {lane.line: lane for lane in lanes}
         self._at: dict[Lane, int] = {}
         self._ready: dict[int, Lane] = {}
         self._refused: set[int] = set()
         self._recalled: set[int] = set()
+        self._assumed: dict[int, Context | None] = {}
+        self._answers: dict[int, Judged] = {}
         self._order = list(session.judged)
         self._told = dict.fromkeys(lanes, 0)
         self._under_way: dict[int, tuple[int, int]] = {}
@@ -203,16 +215,53 @@ class SideBySide:
         judging = deque(waiting)
         while judging and self._of_line:
             self._hand_out(waiting)
+            self._let_judge(judging[0])
             position = judging[0]
             if position in self._refused:
                 self._session.look_at(position)
-            elif (lane := self._ready.pop(position, None)) is not None:
-                self._ask(lane, Judge(position, self._said_since(lane)))
-                continue
-            elif position not in self._recalled and not self._listen():
+            elif (answer := self._answers.pop(position, None)) is not None:
+                if not self._holds(answer):
+                    waiting.appendleft(position)
+                    continue
+                self._accept(answer)
+            elif position not in self._recalled:
+                self._listen()
                 continue
             self._done(judging.popleft())
         return list(judging)
+
+    def _let_judge(self, first: int) -> None:
+        """Have pairs judged that are ready, if those that are not judged, from `first` on, bear on none."""
+        for position in sorted(self._ready):
+            if position == first or self._is_likely_alone(position, first):
+                lane = self._ready.pop(position)
+                self._assumed[position] = None if position == first else self._context(position)
+                self._ask(lane, Judge(position, self._said_since(lane)))
+
+    def _is_likely_alone(self, position: int, first: int) -> bool:
+        """Tell whether a pair is likely to be judged alike whatever is said of those from `first` on."""
+        judged = self._session.judged.values()
+        if time_of(self._places[first]) == time_of(self._places[position]):
+            return True
+        return bool(judged) and all(one.training is None for one in judged)
+
+    def _holds(self, answer: Judged) -> bool:
+        """Tell whether a pair would be judged alike now that all before it are."""
+        assumed = self._assumed.pop(answer.position)
+        if assumed is None:
+            return True
+        now = self._context(answer.position)
+        if not answer.said.origins:
+            assumed = assumed._replace(has_origins=now.has_origins)
+        return assumed == now and now.are_alike
+
+    def _context(self, position: int) -> Context:
+        return self._session.context(position, self._places[position])
+
+    def _accept(self, answer: Judged) -> None:
+        self._session.judged.add(answer.position, answer.said)
+        self._session.clock.add(answer.seconds)
+        self._taker.take(answer.position, answer.kept)
 
     def _hand_out(self, waiting: deque[int]) -> None:
         """Let idle lanes prepare what comes next, unless what was said of it still holds."""
@@ -245,8 +294,8 @@ class SideBySide:
         with suppress(OSError):  # a lane that ended is noticed where answers are read
             lane.line.send_bytes(pack(question))
 
-    def _listen(self) -> bool:
-        """Take in answers until a pair of slices is judged, or something else is to be asked."""
+    def _listen(self) -> None:
+        """Take in answers."""
         lines = wait(list(self._of_line), None if self._check is None else _CHECK_SECONDS)
         if self._check is not None:
             self._check()
@@ -256,13 +305,10 @@ class SideBySide:
                 answer: Any = unpack(Answer, lane.line.recv_bytes())
             except (EOFError, OSError):
                 self._lose(lane)
-                continue
-            if self._take(lane, answer):
-                return True
-        return False
+            else:
+                self._take(lane, answer)
 
-    def _take(self, lane: Lane, answer: Answer) -> bool:
-        """Take in an answer; tell whether it judges a pair."""
+    def _take(self, lane: Lane, answer: Answer) -> None:
         match answer:
             case Doing(position, done, total):
                 self._under_way[position] = done, total
@@ -272,13 +318,9 @@ class SideBySide:
             case Refused(position):
                 self._refused.add(position)
                 self._free(lane)
-            case Judged(position, said, kept, seconds):
-                self._session.judged.add(position, said)
-                self._session.clock.add(seconds)
-                self._taker.take(position, kept)
+            case Judged(position):
+                self._answers[position] = answer
                 self._free(lane)
-                return True
-        return False
 
     def _free(self, lane: Lane) -> None:
         self._at.pop(lane)

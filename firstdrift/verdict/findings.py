@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import groupby
+from typing import NamedTuple
 
 from msgspec.structs import replace
 
@@ -133,6 +134,35 @@ class AllSlices:
         return rank
 
 
+class Context(NamedTuple):
+    """What the slices before bear on the judgement of one: two of which this is equal are judged alike.
+
+    Attributes:
+        before: what they show of the whole run.
+        choice: where another expert was chosen before, and whether in a step of training; None if none was.
+        are_alike: all of them were given the same, and chose the same tokens. Where they were not, it takes
+            all of them to tell what follows from that.
+        has_origins: an error began in one of them.
+    """
+
+    before: Before
+    choice: tuple[str | None, bool] | None
+    are_alike: bool
+    has_origins: bool
+
+
+def context_of(earlier: Iterable[SliceJudgement], at: Coordinates) -> Context:
+    """Say what of earlier slices bears on the one at some coordinates."""
+    earlier = list(earlier)
+    chose = _chose_before(earlier, at)
+    return Context(
+        _before(earlier, at),
+        None if chose is None else (chose.choice, chose.training is not None),
+        _are_alike(one for one in earlier if time_of(one.coordinates) <= time_of(at)),
+        any(one.origins for one in earlier),
+    )
+
+
 def judge_after(
     earlier: Iterable[SliceJudgement],
     plan: SlicePlan,
@@ -199,10 +229,14 @@ def _chose_before(earlier: Iterable[SliceJudgement], at: Coordinates) -> SliceJu
 
 def _runs_on_other_input(earlier: Iterable[SliceJudgement], judged: SliceJudgement) -> bool:
     before = [one for one in earlier if time_of(one.coordinates) <= time_of(judged.coordinates)]
-    if all(one.input_difference is None and one.golden_token == one.target_token for one in before):
+    if _are_alike(before):
         return False
     _, comparable = by_input(in_order([*before, judged]))
     return not any(one is judged for one in comparable)
+
+
+def _are_alike(judged: Iterable[SliceJudgement]) -> bool:
+    return all(one.input_difference is None and one.golden_token == one.target_token for one in judged)
 
 
 def _with_weak_origins(judgements: Sequence[SliceJudgement]) -> list[SliceJudgement]:

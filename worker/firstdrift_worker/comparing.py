@@ -28,7 +28,7 @@ from firstdrift.comparison.side_by_side import Work as CrewWork
 from firstdrift.comparison.stages import left_over, plan_slices, without_noise
 from firstdrift.errors import SettingsError
 from firstdrift.groups import firsts, seconds
-from firstdrift.model.slice import Dump, Slice, SliceListing
+from firstdrift.model.slice import Coordinates, Dump, Slice, SliceListing
 from firstdrift.processes.lanes import Lane
 from firstdrift.verdict.judgement import Counts, Findings
 from firstdrift.wording.message import Message
@@ -115,8 +115,9 @@ def _judge_all(
         judging.run(left)
         return
     of_each = replace(task, processes=task.processes // count)
+    places = [target.coordinates for _, target in task.pairing.pairs]
     with started(lambda: WorkerLane(of_each), count) as lanes:
-        judging.run(_side_by_side(work, judging, storage, lanes, len(storage.slice_ids)).run(left))
+        judging.run(_side_by_side(work, judging, storage, lanes, places).run(left))
 
 
 def _judge_elsewhere(
@@ -130,20 +131,27 @@ def _judge_elsewhere(
         except SettingsError as error:
             log.warning("compared here instead: %s", error)
             return left
-        left = _side_by_side(work, judging, FromCrew(storage), lanes, len(left)).run(left)
+        places = [target.coordinates for _, target in told.pairs]
+        left = _side_by_side(work, judging, FromCrew(storage), lanes, places).run(left)
     if left:
         log.warning("%s was lost; what it has not done is done here", crew)
     return left
 
 
 def _side_by_side(
-    work: Work, judging: ComparisonSession, taker: Taker, lanes: Sequence[Lane], slices: int
+    work: Work,
+    judging: ComparisonSession,
+    taker: Taker,
+    lanes: Sequence[Lane],
+    places: Sequence[Coordinates],
 ) -> SideBySide:
+    slices = len(places)
+
     def tell(judged: int, done: int, total: int) -> None:
         stage = Message.of("stage.measuring", left=total - done)
         work.progress(min(judged, slices - 1), slices, done / total if total else 0.0, stage)
 
-    return SideBySide(judging, taker, lanes, tell, work.check)
+    return SideBySide(judging, taker, lanes, places, tell, work.check)
 
 
 def _look_at(work: Work, golden: Indexed, target: Indexed) -> Callable[[Dump, SliceListing], Slice]:

@@ -9,11 +9,7 @@ from sqlalchemy.orm import DeclarativeBase
 from sqlalchemy.types import TypeEngine
 
 from firstdrift.catalogue.columns import Exact, Instant, Name, Word
-from firstdrift.matching.plan import Origin
-from firstdrift.metrics.measurement import MeasurementKind
-from firstdrift.model.node import Direction, NodeKind
-from firstdrift.model.tensor import Role
-from firstdrift.verdict.judgement import NodeClass, Verdict
+from firstdrift.verdict.judgement import Verdict
 
 
 class JobState(StrEnum):
@@ -26,7 +22,7 @@ class JobState(StrEnum):
     CANCELLED = "cancelled"
 
 
-_ENUMERATIONS = (NodeKind, Direction, Role, Origin, Verdict, NodeClass, MeasurementKind, JobState)
+_ENUMERATIONS = (Verdict, JobState)
 
 
 class Entry(DeclarativeBase):

@@ -4,6 +4,7 @@ import faulthandler
 import os
 import shutil
 import signal
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from firstdrift.comparison.from_dumps import FromDumps, Progress
 from firstdrift.comparison.rematch import preview
 from firstdrift.comparison.report import Options, Report
 from firstdrift.comparison.session import ComparisonSession
+from firstdrift.comparison.side_by_side import Prepare, SideBySide
 from firstdrift.comparison.table import lines_of
 from firstdrift.errors import DumpUnreadableError
 from firstdrift.matching.manual.edits import unmatch
@@ -86,6 +88,57 @@ def test_the_answer_is_the_same_with_any_number_of_lanes(
     judged = [at.slices_done for at in told if at.stage == "measuring"]
     assert judged == sorted(judged)
     assert told[-1] == Progress("done", len(together.slices), len(together.slices))
+
+
+SEVERAL = [
+    ("msit/llama12_golden_fp32", "msit/llama12_bf16_bad_L7_T2"),
+    ("msit/llama12_golden_fp32", "msit/llama12_bf16"),
+    ("msit/llama4_golden_fp32", "msit/llama4_twoprompts"),
+    ("msprobe/llama_stat_mix_3steps", "msprobe/llama_stat_mix_3steps"),
+    ("msprobe/megatron_microstep_stat_mix", "msprobe/megatron_microstep_stat_mix"),
+    ("msprobe/dp2_stat_mix", "msprobe/dp2_stat_mix"),
+]
+
+
+@pytest.mark.parametrize("names", SEVERAL)
+def test_what_is_ready_too_soon_is_judged_as_if_it_had_waited(
+    unpacked: Unpacked,
+    divided: Callable[[int], None],
+    names: tuple[str, str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    golden, target = map(unpacked, names)
+    if golden == target:
+        golden, target = golden / "golden", target / "target"
+    alone = answer(in_lanes((golden, target)))
+    prepare = ComparisonSession.prepare
+
+    def wait(self: ComparisonSession, position: int) -> Any:  # noqa: ANN401
+        time.sleep(0.05 * max(0, 6 - position))  # the first ones are ready last
+        return prepare(self, position)
+
+    monkeypatch.setattr(ComparisonSession, "prepare", wait)
+    divided(6)
+    assert answer(in_lanes((golden, target))) == alone
+
+
+def test_pairs_that_did_not_know_what_bears_on_them_are_done_again(
+    dumps: Dumps, divided: Callable[[int], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    alone = answer(in_lanes(dumps))
+    assert any(outline.judgement.origins for outline in alone["outlines"][2:])
+    asked: list[int] = []
+    ask = SideBySide._ask
+
+    def note(self: SideBySide, lane: Any, question: Any) -> None:  # noqa: ANN401
+        asked.extend([question.position] if isinstance(question, Prepare) else [])
+        ask(self, lane, question)
+
+    monkeypatch.setattr(SideBySide, "_ask", note)
+    monkeypatch.setattr(SideBySide, "_holds", lambda self, answer: self._assumed.pop(answer.position) is None)
+    divided(3)
+    assert answer(in_lanes(dumps)) == alone
+    assert len(asked) > len(set(asked))
 
 
 def test_what_a_lane_that_died_was_at_is_done_here(
