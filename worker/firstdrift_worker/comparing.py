@@ -74,7 +74,7 @@ def compare_dumps(work: Work, comparison_id: int, measurer: Measurer) -> None:
     options = comparison.options
     judging = ComparisonSession(storage, options.rules, options.thresholds)
     lanes = LaneTask(
-        work.engine.url.render_as_string(hide_password=False),
+        work.database_url,
         work.lease.claim,
         comparison_id,
         (golden.id, target.id),

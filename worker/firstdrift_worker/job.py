@@ -52,7 +52,7 @@ def do_job(engine: Engine, claim: Claim, until: threading.Event, manner: Manner)
     try:
         with Lease(engine, claim, manner.lease) as held, measurer:
             crew = Cluster(manner.cluster) if manner.cluster is not None else None
-            _work_on(Work(engine, held, until, manner.limits, crew), claim, measurer)
+            _work_on(Work(engine, manner.database_url, held, until, manner.limits, crew), claim, measurer)
     except JobLostError:
         raise
     except JobCancelledError:

@@ -101,7 +101,7 @@ def _work(line: Connection, task: LaneTask) -> None:
     confine_process(task.roots)
     allow_mapping(allowed=True)
     engine = open_engine(task.database_url)
-    work = Work(engine, _HeldElsewhere(task.claim), threading.Event(), task.limits)
+    work = Work(engine, task.database_url, _HeldElsewhere(task.claim), threading.Event(), task.limits)
     with reading(engine) as session:
         comparison = get_comparison(session, task.comparison_id)
         baseline = noise_places(session, comparison.options.baseline)

@@ -40,11 +40,12 @@ class Held(Protocol):
 class Work:
     """A job in hand: how to write its results, and whether to go on.
 
-    `limits` are what reading a dump, or a slice of it, may take; None for no limits. A crew does the work
-    elsewhere, if there is one.
+    The engine is open at `database_url`. `limits` are what reading a dump, or a slice of it, may take; None
+    for no limits. A crew does the work elsewhere, if there is one.
     """
 
     engine: Engine
+    database_url: str
     lease: Held
     stopping: threading.Event
     limits: Limits | None = None
