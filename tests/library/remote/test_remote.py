@@ -275,6 +275,13 @@ def test_what_is_no_dump_is_told_with_its_address(remote: MemoryFileSystem) -> N
         firstdrift.compare("memory://golden", "memory://golden")
 
 
+def test_a_damaged_slice_is_told_with_its_address(remote: MemoryFileSystem) -> None:
+    remote.put(str(EXAMPLE) + "/golden/", "/golden/", recursive=True)
+    remote.pipe("/golden/step1/rank0/dump.json", b'{"task": "statistics", "data": {')
+    report = firstdrift.compare("memory://golden", "memory://golden")
+    assert [problem.file for problem in report.golden.problems] == ["memory://golden/step1/rank0/dump.json"]
+
+
 def test_a_missing_driver_is_named() -> None:
     with pytest.raises(DumpUnreadableError, match="pip install smb") as told:
         fetched("smb://host/share/golden")
