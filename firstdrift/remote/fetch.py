@@ -15,7 +15,7 @@ from urllib.parse import unquote, urlsplit
 from fsspec.callbacks import Callback
 
 from firstdrift.errors import DumpNotFoundError, DumpUnreadableError, FirstdriftError, LimitError
-from firstdrift.remote.addresses import remember, shown
+from firstdrift.remote.addresses import remember, shown, without_secrets
 from firstdrift.remote.cache import Kept
 from firstdrift.remote.listing import RemoteFile, file_system, list_files
 from firstdrift.wording.message import Message
@@ -130,5 +130,5 @@ def _failing_clearly(address: str) -> Iterator[None]:
     except Exception as exc:
         if isinstance(exc, OSError) and exc.errno in _FULL:
             raise LimitError(Message.of("remote.disk_full", address=name)) from exc
-        why = str(exc).replace(address, name) or type(exc).__name__
+        why = without_secrets(str(exc)) or type(exc).__name__
         raise DumpUnreadableError(Message.of("remote.broken", address=name, why=why)) from exc

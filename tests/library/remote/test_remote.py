@@ -310,6 +310,19 @@ def test_no_password_is_shown(address: str, text: str) -> None:
     assert shown(address) == text
 
 
+def test_no_password_is_shown_of_what_a_driver_says(
+    remote: MemoryFileSystem, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(*_: object, **__: object) -> None:
+        raise ConnectionError("403, url='https://me:secret@host/golden/a.npy?signature=secret'")
+
+    remote.pipe("/golden/a.npy", b"one")
+    monkeypatch.setattr(MemoryFileSystem, "get_file", refused)
+    with pytest.raises(DumpUnreadableError, match=r"url='https://me@host/golden/a\.npy'") as told:
+        fetched("memory://golden")
+    assert "secret" not in str(told.value)
+
+
 def test_the_command_inspects_and_compares_addresses(
     remote: MemoryFileSystem, capsys: pytest.CaptureFixture[str]
 ) -> None:
