@@ -27,7 +27,7 @@ def is_address(place: Path | str) -> bool:
 
 def shown(address: str) -> str:
     """Write an address without what would let others in: a password, a signature."""
-    return without_secrets(address).rstrip("/")
+    return without_secrets(address).removesuffix("/")
 
 
 def without_secrets(text: str) -> str:

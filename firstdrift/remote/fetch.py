@@ -42,7 +42,7 @@ def fetched(address: str, progress: Callable[[int, int], None] = lambda _done, _
     with _failing_clearly(address):
         if urlsplit(address).scheme.lower() in ("file", "local"):
             return Path(file_system(address)[1])
-        root = _brought(address.rstrip("/"), progress)
+        root = _brought(address, progress)
     remember(address, root)
     return root
 
@@ -96,7 +96,7 @@ class _Transfer(Callback):  # type: ignore[misc] # fsspec has no types
         return [file for place, file in places.items() if not file.is_at(place, versions.get(file.name))]
 
     def fetch(self, file: RemoteFile) -> None:
-        name = f"{self.address}/{file.name}".rstrip("/")
+        name = f"{self.address.rstrip('/')}/{file.name}"
         with _failing_clearly(name), self.kept.receive(file, self.root / file.name) as part:
             file_system(self.address)[0].get_file(file.path, part, callback=self)
             came = os.stat(part).st_size  # noqa: PTH116 (a string)

@@ -65,7 +65,7 @@ def file_system(address: str) -> tuple[Any, str]:
         ValueError: there is no such file system.
     """
     system, path = url_to_fs(address)
-    return system, path.rstrip("/")
+    return system, path.rstrip("/") or path
 
 
 def list_files(address: str, pool: Executor) -> list[RemoteFile]:
@@ -128,10 +128,10 @@ def _name(address: str, info: _Info) -> str:
     path, above = _path(info), top.strip("/")
     if path == above:
         return ""
-    within = path.removeprefix(f"{above}/")
+    within = path.removeprefix(f"{above}/") if above else path
     name = _plain(within) if _is_web(system) else within
     is_plain = info["type"] in ("file", "directory") and not info.get("islink")
-    if not is_plain or within == path or "\0" in name or {"", ".", ".."} & set(name.split("/")):
+    if not is_plain or (above and within == path) or "\0" in name or {"", ".", ".."} & set(name.split("/")):
         raise DumpUnreadableError(Message.of("remote.refused", address=shown(address), name=name))
     return name
 

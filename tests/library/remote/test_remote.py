@@ -128,6 +128,11 @@ def test_a_file_is_a_dump_too(remote: MemoryFileSystem) -> None:
     assert fetched("memory://runs/golden.npz").name == "golden.npz"
 
 
+def test_the_root_of_a_file_system_is_a_dump_too(remote: MemoryFileSystem) -> None:
+    remote.pipe("/step0/a.npy", b"one")
+    assert files_in(fetched("memory:///")) == {"step0/a.npy"}
+
+
 def test_it_is_told_how_many_files_came(remote: MemoryFileSystem) -> None:
     for number in range(3):
         remote.pipe(f"/golden/{number}", b"one")
