@@ -181,7 +181,7 @@ class DumpReader:
             read = read_merged(listing, self._part)
         except DumpUnreadableError as error:
             self.errors.append(error)
-            self._damages.append(Problem(str(error.path or listing.directory), error.message))
+            self._damages.append(Problem(name_of(error.path or listing.directory), error.message))
             return None
         tensors = sum(len(node.tensors) for node in read.nodes)
         origin = read.order_origin.message

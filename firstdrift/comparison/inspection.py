@@ -13,6 +13,7 @@ from firstdrift.model.slice import Coordinates, Dump, OrderOrigin, Problem, Slic
 from firstdrift.model.tensor import TensorRecord
 from firstdrift.operators.unknown import UnknownName, added_up, unknown_names
 from firstdrift.parallel.slices import read_slice
+from firstdrift.remote.addresses import name_of
 
 
 class SliceInspection(Struct, frozen=True):
@@ -79,7 +80,7 @@ def inspect_dump(path: Path) -> Inspection:
             slices.append(_inspect(read_slice(dump, listing)))
         except DumpUnreadableError as error:
             errors.append(error)
-            problem = Problem(str(error.path or listing.directory), error.message)
+            problem = Problem(name_of(error.path or listing.directory), error.message)
             damaged.append((listing.coordinates, problem))
     if errors and not slices:
         raise errors[0]

@@ -13,7 +13,8 @@ from firstdrift.errors import FirstdriftError
 from firstdrift.wording.message import Message
 
 _SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
-_PASSWORD: Final = re.compile(r"(://[^/:@]*):[^/]*@")
+_PASSWORD: Final = re.compile(r"(://[^/:@\s]*):[^/\s]*@")
+_SIGNATURE: Final = re.compile(r"(://[^\s?]*)\?[^\s'\")]*")
 
 _fetched: dict[str, Path] = {}
 """Where what this process has fetched lies, by its address as it is shown."""
@@ -26,8 +27,12 @@ def is_address(place: Path | str) -> bool:
 
 def shown(address: str) -> str:
     """Write an address without what would let others in: a password, a signature."""
-    plain = _PASSWORD.sub(r"\1@", address)
-    return plain.partition("?")[0].rstrip("/")
+    return without_secrets(address).removesuffix("/")
+
+
+def without_secrets(text: str) -> str:
+    """Take passwords and signatures out of the addresses in a text."""
+    return _SIGNATURE.sub(r"\1", _PASSWORD.sub(r"\1@", text))
 
 
 def remember(address: str, folder: Path) -> None:

@@ -21,24 +21,16 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
-from msgspec import Struct, json
+from msgspec import json
 
 from firstdrift.errors import LimitError, SettingsError
 from firstdrift.files import size_in_words
-from firstdrift.remote.listing import RemoteFile
+from firstdrift.remote.listing import RemoteFile, Version
 from firstdrift.wording.message import Message
 
 _USUAL_SIZE: Final = "50GiB"
 _UNITS: Final = {"": 0, "K": 10, "M": 20, "G": 30, "T": 40}
 _SIZE: Final = re.compile(r"([0-9]+) ?([KMGT]?)i?B?", re.IGNORECASE)
-
-
-class Version(Struct, frozen=True):
-    """What a file was when it came."""
-
-    name: str
-    size: int
-    version: str
 
 
 def cache_folder() -> Path:

@@ -1,21 +1,22 @@
 """Bring a dump from another host, or what of it has changed.
 
-address ─▶ files and their versions ─▶ room in the cache ─▶ what is not there yet, side by side ─▶ a folder
+address ─▶ files, their versions ─▶ room in the cache ─▶ what is not there yet, side by side ─▶ a folder
 """
 
 import errno
 import os
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, as_completed
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import contextmanager
 from pathlib import Path
-from threading import Event
 from typing import Final
 from urllib.parse import unquote, urlsplit
 
+from fsspec.callbacks import Callback
+
 from firstdrift.errors import DumpNotFoundError, DumpUnreadableError, FirstdriftError, LimitError
-from firstdrift.remote.addresses import remember, shown
-from firstdrift.remote.cache import Kept, Version
+from firstdrift.remote.addresses import remember, shown, without_secrets
+from firstdrift.remote.cache import Kept
 from firstdrift.remote.listing import RemoteFile, file_system, list_files
 from firstdrift.wording.message import Message
 
@@ -28,11 +29,7 @@ _held: dict[Path, int] = {}
 """What of the cache this process uses, until it ends."""
 
 
-def _silent(_done: int, _total: int) -> None:
-    """Report to nobody."""
-
-
-def fetched(address: str, progress: Callable[[int, int], None] = _silent) -> Path:
+def fetched(address: str, progress: Callable[[int, int], None] = lambda _done, _total: None) -> Path:
     """Bring a dump here, or what of it has changed, and return where it is read.
 
     `progress` is told how many files are there, and of how many.
@@ -42,37 +39,33 @@ def fetched(address: str, progress: Callable[[int, int], None] = _silent) -> Pat
         DumpUnreadableError: it cannot be fetched.
         LimitError: there is no room for it.
     """
-    if urlsplit(address).scheme.lower() in ("file", "local"):
-        with _failing_clearly(address):
+    with _failing_clearly(address):
+        if urlsplit(address).scheme.lower() in ("file", "local"):
             return Path(file_system(address)[1])
-    return _brought(address, progress)
-
-
-def _brought(address: str, progress: Callable[[int, int], None]) -> Path:
-    stop, kept = Event(), Kept(address)
-    pool = ThreadPoolExecutor(_AT_ONCE)
-    try:
-        with _failing_clearly(address):
-            files = list_files(address, pool)
-            root = kept.files.joinpath(*_parts(address))
-        if not files:
-            raise DumpNotFoundError(Message.of("remote.nothing_here", address=shown(address)))
-        with _failing_clearly(address):
-            _hold(kept, sum(file.size or 0 for file in files))
-            with kept.fetching():
-                _bring(address, files, (kept, root, stop), pool, progress)
-    finally:
-        stop.set()
-        pool.shutdown(cancel_futures=True)
+        root = _brought(address, progress)
     remember(address, root)
     return root
 
 
-def _parts(address: str) -> Sequence[str]:
-    """Return what a dump lies below: what it is called in its path tells readers what it is."""
-    place = urlsplit(address)
-    path = f"{place.netloc.rpartition('@')[2]}/{unquote(place.path)}"
-    return [part for part in path.split("/") if part not in ("", ".", "..")]
+def _brought(address: str, progress: Callable[[int, int], None]) -> Path:
+    transfer, pool = _Transfer(address), ThreadPoolExecutor(_AT_ONCE)
+    try:
+        files = list_files(address, pool)
+        if not files:
+            raise FileNotFoundError(address)
+        _hold(transfer.kept, sum(file.size or 0 for file in files))
+        with transfer.kept.fetching():
+            missing = transfer.missing(files)
+            there = len(files) - len(missing)
+            progress(there, len(files))
+            coming = [pool.submit(transfer.fetch, file) for file in missing]
+            for count, come in enumerate(as_completed(coming), there + 1):
+                come.result()
+                progress(count, len(files))
+    finally:
+        transfer.is_stopped = True
+        pool.shutdown(cancel_futures=True)
+    return transfer.root
 
 
 def _hold(kept: Kept, size: int) -> None:
@@ -82,55 +75,40 @@ def _hold(kept: Kept, size: int) -> None:
         os.close(before)
 
 
-def _bring(
-    address: str,
-    files: Sequence[RemoteFile],
-    to: tuple[Kept, Path, Event],
-    pool: ThreadPoolExecutor,
-    progress: Callable[[int, int], None],
-) -> None:
-    kept, root, _ = to
-    versions = kept.versions()
-    places = {root / file.name: file for file in files}
-    kept.keep_only(places)
-    missing = {
-        place: file for place, file in places.items() if not _is_there(versions.get(file.name), file, place)
-    }
-    coming: list[Future[None]] = [
-        pool.submit(_fetch, address, file, place, to) for place, file in missing.items()
-    ]
-    there = len(files) - len(missing)
-    progress(there, len(files))
-    for count, come in enumerate(as_completed(coming), there + 1):
-        come.result()
-        progress(count, len(files))
+class _Transfer(Callback):  # type: ignore[misc] # fsspec has no types
+    """A dump on its way; file systems tell it of each piece that comes."""
+
+    def __init__(self, address: str) -> None:
+        super().__init__()
+        self.address, self.kept = address, Kept(address)
+        self.root = self.kept.files.joinpath(*_parts(address))
+        self.is_stopped = False
+
+    def relative_update(self, inc: int = 1) -> None:  # noqa: ARG002 (fsspec's name)
+        if self.is_stopped:
+            raise InterruptedError
+
+    def missing(self, files: Sequence[RemoteFile]) -> list[RemoteFile]:
+        """Remove what is there no more; return what is not here as it is there."""
+        places = {self.root / file.name: file for file in files}
+        self.kept.keep_only(places)
+        versions = self.kept.versions()
+        return [file for place, file in places.items() if not file.is_at(place, versions.get(file.name))]
+
+    def fetch(self, file: RemoteFile) -> None:
+        name = f"{self.address.rstrip('/')}/{file.name}"
+        with _failing_clearly(name), self.kept.receive(file, self.root / file.name) as part:
+            file_system(self.address)[0].get_file(file.path, part, callback=self)
+            came = os.stat(part).st_size  # noqa: PTH116 (a string)
+            if file.size not in (None, came):
+                raise ConnectionError(f"{came} of {file.size} bytes came")
 
 
-def _is_there(before: Version | None, file: RemoteFile, place: Path) -> bool:
-    """Tell whether a file came whole before and is the same still, there and here."""
-    if before is None or not file.version or before.version != file.version:
-        return False
-    return place.is_file() and place.stat().st_size == before.size == (
-        before.size if file.size is None else file.size
-    )
-
-
-def _fetch(address: str, file: RemoteFile, place: Path, to: tuple[Kept, Path, Event]) -> None:
-    from fsspec.callbacks import Callback
-
-    class Stopping(Callback):  # type: ignore[misc] # fsspec has no types
-        """Ends a transfer that nobody waits for any more."""
-
-        def relative_update(self, inc: int = 1) -> None:
-            super().relative_update(inc)
-            if to[2].is_set():
-                raise InterruptedError
-
-    with _failing_clearly(f"{shown(address)}/{file.name}".rstrip("/")), to[0].receive(file, place) as part:
-        file_system(address)[0].get_file(file.path, part, callback=Stopping())
-        came = os.stat(part).st_size  # noqa: PTH116 (a string)
-        if file.size is not None and came != file.size:
-            raise ConnectionError(came, f"{came} of {file.size} bytes came")
+def _parts(address: str) -> Sequence[str]:
+    """Return what a dump lies below: what it is called in its path tells readers what it is."""
+    place = urlsplit(address)
+    path = f"{place.netloc.rpartition('@')[2]}/{unquote(place.path)}"
+    return [part for part in path.split("/") if part not in ("", ".", "..")]
 
 
 @contextmanager
@@ -152,5 +130,5 @@ def _failing_clearly(address: str) -> Iterator[None]:
     except Exception as exc:
         if isinstance(exc, OSError) and exc.errno in _FULL:
             raise LimitError(Message.of("remote.disk_full", address=name)) from exc
-        why = str(exc).replace(address, name) or type(exc).__name__
+        why = without_secrets(str(exc)) or type(exc).__name__
         raise DumpUnreadableError(Message.of("remote.broken", address=name, why=why)) from exc

@@ -7,9 +7,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import Executor
 from functools import partial
 from itertools import chain
+from pathlib import Path
 from typing import Any, Final
 from urllib.parse import unquote
 
+from fsspec.core import url_to_fs
 from msgspec import Struct
 
 from firstdrift.errors import DumpUnreadableError
@@ -23,6 +25,14 @@ _MARKS: Final = (
 """Where file systems say which version of a file there is; whatever of it is known has to stay the same."""
 
 _Info = Mapping[str, Any]
+
+
+class Version(Struct, frozen=True):
+    """What a file was when it came."""
+
+    name: str
+    size: int
+    version: str
 
 
 class RemoteFile(Struct, frozen=True):
@@ -40,6 +50,12 @@ class RemoteFile(Struct, frozen=True):
     size: int | None
     version: str
 
+    def is_at(self, place: Path, before: Version | None) -> bool:
+        """Tell whether it lies at a place of this machine, as it came before."""
+        if before is None or not self.version or self.version != before.version:
+            return False
+        return self.size in (None, before.size) and place.is_file() and place.stat().st_size == before.size
+
 
 def file_system(address: str) -> tuple[Any, str]:
     """Return the file system of an address, and what it calls what lies there.
@@ -48,10 +64,8 @@ def file_system(address: str) -> tuple[Any, str]:
         ImportError: its driver is not installed.
         ValueError: there is no such file system.
     """
-    from fsspec.core import url_to_fs
-
     system, path = url_to_fs(address)
-    return system, path.rstrip("/")
+    return system, path.rstrip("/") or path
 
 
 def list_files(address: str, pool: Executor) -> list[RemoteFile]:
@@ -86,11 +100,11 @@ def _entries(address: str, folder: str) -> list[_Info]:
     entries: Iterable[_Info] = system.ls(folder, detail=True)
     if _is_web(system):  # a page has links that order it anew
         entries = (info for info in entries if not {"?", "#"} & set(info["name"][len(top) :]))
-    # Object stores list a folder in itself, too, where somebody made a file of its name.
-    kept = [info for info in entries if _path(info) != folder.strip("/") or folder == top]
-    for info in kept:
+    # A file lists itself, and so does a folder of an object store that somebody made a file of.
+    inside = [info for info in entries if _path(info) != folder.strip("/")]
+    for info in inside:
         _name(address, info)
-    return [info for info in kept if info["type"] != "directory" or _path(info) != folder.strip("/")]
+    return inside
 
 
 def _described(address: str, info: _Info) -> RemoteFile:
@@ -114,16 +128,21 @@ def _name(address: str, info: _Info) -> str:
     path, above = _path(info), top.strip("/")
     if path == above:
         return ""
-    within = path.removeprefix(f"{above}/")
-    name = unquote(within) if _is_web(system) else within
+    within = path.removeprefix(f"{above}/") if above else path
+    name = _plain(within) if _is_web(system) else within
     is_plain = info["type"] in ("file", "directory") and not info.get("islink")
-    if not is_plain or within == path or "\0" in name or {"", ".", ".."} & set(name.split("/")):
+    if not is_plain or (above and within == path) or "\0" in name or {"", ".", ".."} & set(name.split("/")):
         raise DumpUnreadableError(Message.of("remote.refused", address=shown(address), name=name))
     return name
 
 
 def _path(info: _Info) -> str:
     return str(info["name"]).strip("/")
+
+
+def _plain(link: str) -> str:
+    """Return the name that a link means: "./a%20b" for "a b"."""
+    return "/".join(part for part in unquote(link).split("/") if part != ".")
 
 
 def _is_web(system: Any) -> bool:  # noqa: ANN401 (fsspec has no types)

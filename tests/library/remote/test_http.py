@@ -18,6 +18,12 @@ pytest.importorskip("aiohttp", reason="fsspec reads http by aiohttp, which is no
 EXAMPLE = Path(__file__).parents[3] / "examples/msprobe-llama-statistics"
 
 
+PAGES = {
+    "/hostile/": b'<a href="%2e%2e/%2e%2e/evil.npy">evil</a>',
+    "/sorted/": b'<a href="?C=N;O=D">Name</a> <a href="/">Parent</a> <a href="./a%20b.npy">a b</a>',
+}
+
+
 class Handler(SimpleHTTPRequestHandler):
     """Serves a folder, and notes what was asked for."""
 
@@ -30,8 +36,7 @@ class Handler(SimpleHTTPRequestHandler):
             self.wfile.write(b"half")
             self.close_connection = True
             return
-        if self.path.endswith("hostile/"):
-            page = b'<a href="%2e%2e/%2e%2e/evil.npy">evil</a>'
+        if page := PAGES.get(self.path):
             self.send_response(200)
             self.send_header("Content-Type", "text/html")
             self.send_header("Content-Length", str(len(page)))
@@ -95,6 +100,13 @@ def test_links_that_lead_elsewhere_are_refused(address: str, folder: Path) -> No
         fetched(f"{address}/hostile/")
     assert refused.value.message.id == "remote.refused"
     assert not (folder.parent / "cache").exists()
+
+
+def test_a_page_may_have_links_beside_those_to_files(address: str, folder: Path) -> None:
+    (folder / "sorted").mkdir()
+    (folder / "sorted/a b.npy").write_bytes(b"one")
+    (file,) = fetched(f"{address}/sorted").iterdir()
+    assert (file.name, file.read_bytes()) == ("a b.npy", b"one")
 
 
 def test_a_single_file_is_fetched(address: str, folder: Path) -> None:

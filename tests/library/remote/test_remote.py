@@ -128,6 +128,11 @@ def test_a_file_is_a_dump_too(remote: MemoryFileSystem) -> None:
     assert fetched("memory://runs/golden.npz").name == "golden.npz"
 
 
+def test_the_root_of_a_file_system_is_a_dump_too(remote: MemoryFileSystem) -> None:
+    remote.pipe("/step0/a.npy", b"one")
+    assert files_in(fetched("memory:///")) == {"step0/a.npy"}
+
+
 def test_it_is_told_how_many_files_came(remote: MemoryFileSystem) -> None:
     for number in range(3):
         remote.pipe(f"/golden/{number}", b"one")
@@ -275,6 +280,13 @@ def test_what_is_no_dump_is_told_with_its_address(remote: MemoryFileSystem) -> N
         firstdrift.compare("memory://golden", "memory://golden")
 
 
+def test_a_damaged_slice_is_told_with_its_address(remote: MemoryFileSystem) -> None:
+    remote.put(str(EXAMPLE) + "/golden/", "/golden/", recursive=True)
+    remote.pipe("/golden/step1/rank0/dump.json", b'{"task": "statistics", "data": {')
+    report = firstdrift.compare("memory://golden", "memory://golden")
+    assert [problem.file for problem in report.golden.problems] == ["memory://golden/step1/rank0/dump.json"]
+
+
 def test_a_missing_driver_is_named() -> None:
     with pytest.raises(DumpUnreadableError, match="pip install smb") as told:
         fetched("smb://host/share/golden")
@@ -301,6 +313,19 @@ def test_a_file_address_is_read_where_it_lies(cache: Path) -> None:
 )
 def test_no_password_is_shown(address: str, text: str) -> None:
     assert shown(address) == text
+
+
+def test_no_password_is_shown_of_what_a_driver_says(
+    remote: MemoryFileSystem, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(*_: object, **__: object) -> None:
+        raise ConnectionError("403, url='https://me:secret@host/golden/a.npy?signature=secret'")
+
+    remote.pipe("/golden/a.npy", b"one")
+    monkeypatch.setattr(MemoryFileSystem, "get_file", refused)
+    with pytest.raises(DumpUnreadableError, match=r"url='https://me@host/golden/a\.npy'") as told:
+        fetched("memory://golden")
+    assert "secret" not in str(told.value)
 
 
 def test_the_command_inspects_and_compares_addresses(
