@@ -23,7 +23,8 @@ from firstdrift.metrics.measurement import Measurement
 from firstdrift.model.slice import Coordinates
 from firstdrift.verdict.baseline import Noise
 from firstdrift.verdict.comparable import When, time_of
-from firstdrift.verdict.findings import AllSlices, Context, context_of, judge_after
+from firstdrift.verdict.earlier import Context, Earlier, without_parameters
+from firstdrift.verdict.findings import AllSlices, judge_after
 from firstdrift.verdict.judgement import OWN_RULES, Counts, Finding, Findings, SliceJudgement
 from firstdrift.verdict.movable_thresholds import DEFAULTS, Thresholds
 from firstdrift.verdict.series import with_bad_output
@@ -83,17 +84,28 @@ class Judgements(dict[int, SliceJudgement]):
         """Begin with what is known."""
         super().__init__(known)
         self._trained: defaultdict[int, dict[When, list[int]]] = defaultdict(dict)
+        self._earlier, self._last = Earlier(), -1
+        self._is_in_order = not known
 
     def add(self, position: int, said: SliceJudgement) -> None:
         """Add what is said of a pair, and forget parameters that no later step is held against."""
         self[position] = said
+        self._is_in_order &= position > self._last
+        self._last = max(self._last, position)
+        self._earlier.add(said)
         if said.training is None:
             return
         steps = self._trained[said.coordinates.sort_key()[-1]]
         steps.setdefault(time_of(said.coordinates), []).append(position)
         for old in sorted(steps)[:-_STEPS_REMEMBERED]:
             for at in filter(self.__contains__, steps.pop(old)):
-                self[at] = _without_parameters(self[at])
+                self[at] = without_parameters(self[at])
+
+    def before(self, position: int) -> Earlier:
+        """Give what is said of pairs before one."""
+        if self._is_in_order and self._last < position:
+            return self._earlier
+        return Earlier(said for at, said in sorted(self.items()) if at < position)
 
 
 class ComparisonSession:
@@ -137,7 +149,7 @@ class ComparisonSession:
         if prepared is None:
             self.damaged.append(position)
         else:
-            self.judge(position, prepared)
+            self.judged.add(position, self.judge(position, prepared))
 
     def recall(self, position: int) -> bool:
         """Take over what was said of a pair of slices, if it still holds; tell whether it does."""
@@ -158,9 +170,10 @@ class ComparisonSession:
         return Prepared(planned, measured, clock)
 
     def judge(self, position: int, prepared: Prepared) -> SliceJudgement:
-        """Judge a pair of slices, of which all that ran before were judged, and keep what was found."""
+        """Judge a pair of slices, knowing what is said of those before, and keep what was found."""
         planned, measured, clock = prepared.planned, prepared.measured, prepared.clock
-        before = self._before(position)
+        before = self.judged.before(position)
+        context = before.context(planned.plan.target.coordinates)
         with clock.measure("measure"):
             judged = judge_after(
                 before,
@@ -172,13 +185,11 @@ class ComparisonSession:
                 noise=self._storage.noise(planned.plan.golden.coordinates),
             )
             is_own = self._rules == OWN_RULES  # other tools do not say where an error begins
-            if is_own and judged.origins and not any(one.origins for one in before):
+            if is_own and judged.origins and not context.has_origins:
                 judged = self._look_closely(position, judged, planned.plan, measured)
         self._storage.keep(position, SliceResult(planned.plan, planned.rows, measured, judged), clock)
         self.clock.add(clock.seconds)
-        said = without_details(judged)
-        self.judged.add(position, said)
-        return said
+        return without_details(judged)
 
     def _look_closely(
         self, position: int, judged: SliceJudgement, plan: SlicePlan, measured: Sequence[Measurement]
@@ -193,10 +204,7 @@ class ComparisonSession:
 
     def context(self, position: int, coordinates: Coordinates) -> Context:
         """Say what was said of pairs before bears on the judgement of one."""
-        return context_of(self._before(position), coordinates)
-
-    def _before(self, position: int) -> list[SliceJudgement]:
-        return [judged for at, judged in sorted(self.judged.items()) if at < position]
+        return self.judged.before(position).context(coordinates)
 
     def conclude(self, left_out: int = 0) -> Findings:
         """Let what is said of each pair agree with what all of them show, and say what that is.
@@ -221,11 +229,6 @@ class ComparisonSession:
         """Sum up the counts of some pairs of slices, or of all."""
         chosen = self.judged if positions is None else positions
         return sum((self.judged[position].counts for position in chosen), Counts())
-
-
-def _without_parameters(judgement: SliceJudgement) -> SliceJudgement:
-    training = judgement.training
-    return judgement if training is None else replace(judgement, training=replace(training, parameters={}))
 
 
 def without_details(judgement: SliceJudgement) -> SliceJudgement:

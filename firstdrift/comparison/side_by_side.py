@@ -10,7 +10,7 @@
 
 What is said of a pair may depend on those before. Pairs that run at one time, such as the ranks of a step,
 are judged side by side all the same, and so are all where no step of training was seen: most pairs bear on no
-other. Where one did (`firstdrift.verdict.findings.Context`), those that did not know of it are done again.
+other. Where one did (`firstdrift.verdict.earlier.Context`), those that did not know of it are done again.
 
 What is measured stays in the lane: only what is said of a pair of slices, and what its storage hands over,
 comes back. What a lane could not do, however it ended, this process does itself, so that whatever is wrong
@@ -33,7 +33,7 @@ from firstdrift.processes.lanes import Lane
 from firstdrift.processes.packed import pack, unpack
 from firstdrift.verdict.baseline import Noise
 from firstdrift.verdict.comparable import time_of
-from firstdrift.verdict.findings import Context
+from firstdrift.verdict.earlier import Context
 from firstdrift.verdict.judgement import SliceJudgement
 
 
@@ -164,7 +164,6 @@ def _answered(
         session.judged.add(at, known)
     ready = prepared.pop(position)
     said = session.judge(position, ready)
-    del session.judged[position]  # it is told again if it holds
     return Judged(position, said, storage.hand_over(position), ready.clock.seconds)
 
 
@@ -240,10 +239,10 @@ class SideBySide:
 
     def _is_likely_alone(self, position: int, first: int) -> bool:
         """Tell whether a pair is likely to be judged alike whatever is said of those from `first` on."""
-        judged = self._session.judged.values()
         if time_of(self._places[first]) == time_of(self._places[position]):
             return True
-        return bool(judged) and all(one.training is None for one in judged)
+        judged = self._session.judged
+        return bool(judged) and not judged.before(position).has_training
 
     def _holds(self, answer: Judged) -> bool:
         """Tell whether a pair would be judged alike now that all before it are."""

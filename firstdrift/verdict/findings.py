@@ -4,7 +4,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import groupby
-from typing import NamedTuple
 
 from msgspec.structs import replace
 
@@ -18,7 +17,8 @@ from firstdrift.verdict.bitwise import BITWISE, conclude_bitwise
 from firstdrift.verdict.communication import Explained, explain
 from firstdrift.verdict.comparable import by_input, in_order, series_of, time_of
 from firstdrift.verdict.confidence import seen_in
-from firstdrift.verdict.evidence import Before, evidence_after_choice, evidence_of
+from firstdrift.verdict.earlier import Earlier
+from firstdrift.verdict.evidence import evidence_after_choice, evidence_of
 from firstdrift.verdict.judge import judge
 from firstdrift.verdict.judgement import (
     OWN_RULES,
@@ -35,9 +35,8 @@ from firstdrift.verdict.movable_thresholds import DEFAULTS, Thresholds
 from firstdrift.verdict.not_judged import with_coverage
 from firstdrift.verdict.rank_finding import rank_of_input, rank_of_node, rank_of_token
 from firstdrift.verdict.summary import summarise
-from firstdrift.verdict.systematic import OF_WEIGHTS, PRODUCTS
+from firstdrift.verdict.systematic import OF_WEIGHTS
 from firstdrift.verdict.tokens import bad_logits, drift_limit, first_bad_token, how_far_off
-from firstdrift.verdict.training import Training
 from firstdrift.verdict.tree import TreeRow
 from firstdrift.wording.message import Message
 
@@ -134,37 +133,8 @@ class AllSlices:
         return rank
 
 
-class Context(NamedTuple):
-    """What the slices before bear on the judgement of one: two of which this is equal are judged alike.
-
-    Attributes:
-        before: what they show of the whole run.
-        choice: where another expert was chosen before, and whether in a step of training; None if none was.
-        are_alike: all of them were given the same, and chose the same tokens. Where they were not, it takes
-            all of them to tell what follows from that.
-        has_origins: an error began in one of them.
-    """
-
-    before: Before
-    choice: tuple[str | None, bool] | None
-    are_alike: bool
-    has_origins: bool
-
-
-def context_of(earlier: Iterable[SliceJudgement], at: Coordinates) -> Context:
-    """Say what of earlier slices bears on the one at some coordinates."""
-    earlier = list(earlier)
-    chose = _chose_before(earlier, at)
-    return Context(
-        _before(earlier, at),
-        None if chose is None else (chose.choice, chose.training is not None),
-        _are_alike(one for one in earlier if time_of(one.coordinates) <= time_of(at)),
-        any(one.origins for one in earlier),
-    )
-
-
 def judge_after(
-    earlier: Iterable[SliceJudgement],
+    earlier: Earlier | Iterable[SliceJudgement],
     plan: SlicePlan,
     rows: Sequence[TreeRow],
     measurements: Sequence[Measurement],
@@ -180,63 +150,17 @@ def judge_after(
     Raises:
         SettingsError: there is no rule set of that name.
     """
-    earlier = list(earlier)
-    before = _before(earlier, plan.target.coordinates)
-    evidence = evidence_of(plan, rows, measurements, limits, noise, before)
-    chose = _chose_before(earlier, plan.target.coordinates)
+    earlier = earlier if isinstance(earlier, Earlier) else Earlier(earlier)
+    context = earlier.context(plan.target.coordinates)
+    evidence = evidence_of(plan, rows, measurements, limits, noise, context.before)
     # Data show which tokens it was, and all others are as they were; statistics do not.
-    if chose is not None and any(one.kind is MeasurementKind.STATISTICS for one in measurements):
-        evidence = evidence_after_choice(evidence, chose.choice if chose.training is None else None)
+    if context.choice is not None and any(one.kind is MeasurementKind.STATISTICS for one in measurements):
+        choice, is_training = context.choice
+        evidence = evidence_after_choice(evidence, None if is_training else choice)
     judged = judge(evidence, rules)
-    if judged.input_difference is None and _runs_on_other_input(earlier, judged):
+    if judged.input_difference is None and earlier.is_other_input(judged):
         return judge(evidence, rules, other_input=True)
     return judged
-
-
-def _before(earlier: Sequence[SliceJudgement], at: Coordinates) -> Before:
-    systematic = [(found.rule, one.roundoff) for one in earlier for found in one.systematic]
-    return Before(
-        _trained(earlier, at),
-        any(rule in OF_WEIGHTS for rule, _ in systematic),
-        max((roundoff for rule, roundoff in systematic if rule == PRODUCTS.name), default=0.0),
-    )
-
-
-def _trained(earlier: Iterable[SliceJudgement], at: Coordinates) -> Training | None:
-    """Return what the step before shows of training, on the same rank; after a fault that excuses nothing."""
-    before = [one for one in earlier if time_of(one.coordinates) < time_of(at)]
-    if any(one.origins for one in before):
-        return None
-    on_rank = [one for one in before if one.coordinates.sort_key()[-1] == at.sort_key()[-1]]
-    known = [one for one in on_rank if one.training is not None]
-    return max(known, key=lambda one: time_of(one.coordinates)).training if known else None
-
-
-def _chose_before(earlier: Iterable[SliceJudgement], at: Coordinates) -> SliceJudgement | None:
-    """Return the first slice before in which another expert was chosen.
-
-    Of a token, a cache of keys and values remembers it; of a training step, all parameters do.
-    """
-    before = (
-        one
-        for one in earlier
-        if (one.choice if one.training is None else one.choice is not None)
-        and one.coordinates.sort_key()[-1] == at.sort_key()[-1]
-        and time_of(one.coordinates) < time_of(at)
-    )
-    return next(before, None)
-
-
-def _runs_on_other_input(earlier: Iterable[SliceJudgement], judged: SliceJudgement) -> bool:
-    before = [one for one in earlier if time_of(one.coordinates) <= time_of(judged.coordinates)]
-    if _are_alike(before):
-        return False
-    _, comparable = by_input(in_order([*before, judged]))
-    return not any(one is judged for one in comparable)
-
-
-def _are_alike(judged: Iterable[SliceJudgement]) -> bool:
-    return all(one.input_difference is None and one.golden_token == one.target_token for one in judged)
 
 
 def _with_weak_origins(judgements: Sequence[SliceJudgement]) -> list[SliceJudgement]:
