@@ -9,6 +9,7 @@ A worker of the cluster that is lost costs its tasks, which the cluster gives to
 lost, the lanes end, and what they were at is done by whoever asked, as when a process ends.
 """
 
+import logging
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -36,6 +37,8 @@ from firstdrift.processes.lanes import Lane
 from firstdrift.processes.packed import pack, unpack
 from firstdrift.verdict.baseline import QUIET
 from firstdrift.wording.message import Message
+
+_log = logging.getLogger(__name__)
 
 _CONNECT_SECONDS: Final = 10.0
 _LOOK_SECONDS: Final = 1.0
@@ -119,6 +122,7 @@ class _Comparison:
         self._name = uuid4().hex
         self._paths = work.paths[0].absolute(), work.paths[1].absolute()
         self._work = work
+        self._is_warned = False
 
     def task(self, position: int) -> SliceTask:
         """Describe the work on a pair of slices."""
@@ -134,6 +138,12 @@ class _Comparison:
             slices=self._work.slices,
             roots=self._work.roots,
         )
+
+    def warn(self, error: Exception) -> None:
+        """Say once that the cluster could not do something, and why: whoever asked does it."""
+        if not self._is_warned:
+            self._is_warned = True
+            _log.warning("the cluster cannot do all of it, which is done here: %r", error)
 
     def result(self, future: Any) -> Any:  # noqa: ANN401
         """Wait for a task.
@@ -176,7 +186,8 @@ class ClusterLane(Lane):
         self.line.close()
 
     def _serve(self) -> None:
-        with self._there, suppress(EOFError, OSError, ClusterLostError):
+        client = self._comparison.client
+        with self._there, client.as_current(), suppress(EOFError, OSError, ClusterLostError):
             while True:
                 question: Question = unpack(Question, self._there.recv_bytes())
                 self._there.send_bytes(pack(self._answer(question)))
@@ -189,13 +200,15 @@ class ClusterLane(Lane):
         except Exception as error:
             if self._comparison.client.status != "running":
                 raise ClusterLostError from error
+            self._comparison.warn(error)
             return Refused(question.position)  # it arises again where it is done again
 
     def _prepare(self, question: Prepare) -> Answer:
         submit, result = self._comparison.client.submit, self._comparison.result
-        planned = submit(tasks.plan, self._comparison.task(question.position), pure=False)
+        task = self._comparison.task(question.position)
+        planned = submit(tasks.plan, task, pure=False)
         batches = result(submit(tasks.batches_of, planned, pure=False))
-        measured = [submit(tasks.measure, planned, *batch, pure=False) for batch in batches]
+        measured = [submit(tasks.measure, task, planned, *batch, pure=False) for batch in batches]
         self._comparison.finish(measured)
         self._futures = planned, measured
         return Ready(question.position)

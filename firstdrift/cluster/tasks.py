@@ -140,8 +140,9 @@ def batches_of(planned: ReadPlan) -> list[tuple[int, int]]:
     return [*batches, (start, len(pairs))] if start < len(pairs) else batches
 
 
-def measure(planned: ReadPlan, start: int, stop: int) -> list[Measurement]:
+def measure(task: SliceTask, planned: ReadPlan, start: int, stop: int) -> list[Measurement]:
     """Measure the pairs start..stop-1 of a plan."""
+    confine_process(task.roots)
     compared = planned.planned.plan
     size = sum(pair.data_bytes for pair in compared.pairs[start:stop])
     if size:
@@ -167,6 +168,7 @@ def judge(
         batches: the measurements, in order.
         before: what is said of the slices before, by position.
     """
+    confine_process(task.roots)
     clock = Clock()
     clock.add(planned.seconds)
     storage = _OneSlice(task, planned)

@@ -151,9 +151,13 @@ class ComparisonSession:
         else:
             self.judged.add(position, self.judge(position, prepared))
 
+    def known(self, position: int) -> SliceJudgement | None:
+        """Return what was said of a pair of slices before, if it still holds."""
+        return self._storage.kept(position)
+
     def recall(self, position: int) -> bool:
         """Take over what was said of a pair of slices, if it still holds; tell whether it does."""
-        said = self._storage.kept(position)
+        said = self.known(position)
         if said is not None:
             self.judged.add(position, said)
         return said is not None

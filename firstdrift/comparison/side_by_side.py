@@ -80,6 +80,8 @@ class Refused(Struct, frozen=True, tag=True):
 
 
 _CHECK_SECONDS: Final = 0.2
+_AHEAD: Final = 2
+"""So many answers for each lane wait to be accepted; then nothing new is begun."""
 
 Question: TypeAlias = Prepare | Judge
 Answer: TypeAlias = Doing | Ready | Judged | Refused
@@ -178,6 +180,8 @@ class SideBySide:
         places: Sequence[Coordinates],
         progress: Callable[[int, int, int], None],
         check: Callable[[], None] | None = None,
+        *,
+        guesses: bool = True,
     ) -> None:
         """Prepare.
 
@@ -189,15 +193,17 @@ class SideBySide:
             progress: is told how many pairs of slices are judged, and of those under way how many pairs of
                 tensors are measured, of how many.
             check: called several times a second; what it raises ends the work. None if nothing does.
+            guesses: whether pairs are judged before it is known that nothing bears on them: not where lanes
+                keep for good what they say.
         """
         self._session, self._taker, self._places = session, taker, places
-        self._progress, self._check = progress, check
+        self._progress, self._check, self._guesses = progress, check, guesses
         self._idle = list(lanes)
         self._of_line: dict[Connection, Lane] = {lane.line: lane for lane in lanes}
         self._at: dict[Lane, int] = {}
         self._ready: dict[int, Lane] = {}
         self._refused: set[int] = set()
-        self._recalled: set[int] = set()
+        self._recalled: dict[int, SliceJudgement] = {}
         self._assumed: dict[int, Context | None] = {}
         self._answers: dict[int, Judged] = {}
         self._order = list(session.judged)
@@ -220,10 +226,12 @@ class SideBySide:
                 self._session.look_at(position)
             elif (answer := self._answers.pop(position, None)) is not None:
                 if not self._holds(answer):
-                    waiting.appendleft(position)
+                    self._refused.add(position)  # all lanes may wait for this one
                     continue
                 self._accept(answer)
-            elif position not in self._recalled:
+            elif (said := self._recalled.pop(position, None)) is not None:
+                self._session.judged.add(position, said)
+            else:
                 self._listen()
                 continue
             self._done(judging.popleft())
@@ -239,6 +247,8 @@ class SideBySide:
 
     def _is_likely_alone(self, position: int, first: int) -> bool:
         """Tell whether a pair is likely to be judged alike whatever is said of those from `first` on."""
+        if not self._guesses:
+            return False
         if time_of(self._places[first]) == time_of(self._places[position]):
             return True
         judged = self._session.judged
@@ -264,10 +274,10 @@ class SideBySide:
 
     def _hand_out(self, waiting: deque[int]) -> None:
         """Let idle lanes prepare what comes next, unless what was said of it still holds."""
-        while self._idle and waiting:
+        while self._idle and waiting and len(self._answers) < _AHEAD * len(self._of_line):
             position = waiting.popleft()
-            if self._session.recall(position):
-                self._recalled.add(position)
+            if (said := self._session.known(position)) is not None:
+                self._recalled[position] = said
             else:
                 self._ask(self._idle.pop(), Prepare(position))
 
@@ -290,8 +300,13 @@ class SideBySide:
 
     def _ask(self, lane: Lane, question: Question) -> None:
         self._at[lane] = question.position
-        with suppress(OSError):  # a lane that ended is noticed where answers are read
+        try:
             lane.line.send_bytes(pack(question))
+        except UnicodeEncodeError:  # a name has characters that cannot be sent
+            self._refused.add(question.position)
+            self._free(lane)
+        except OSError:  # a lane that ended is noticed where answers are read
+            return
 
     def _listen(self) -> None:
         """Take in answers."""

@@ -133,7 +133,7 @@ class _FromFile(Sequence[SliceResult]):
             case SliceResult() as result:
                 return result
             case _Packed(start=start, size=size, bad=bad) if self._file is not None:
-                result = _restored(self._file.read(start, size))
+                result = restored(self._file.read(start, size))
                 return result if bad is None else _settled(result, bad)
         raise LookupError("this comparison was told that nobody would ask for its rows and pairs")
 
@@ -147,7 +147,8 @@ def compressed(result: SliceResult) -> bytes:
     return pack([zlib.compress(pack(part), _QUICKLY) for part in astuple(result)])
 
 
-def _restored(packed: bytes) -> SliceResult:
+def restored(packed: bytes) -> SliceResult:
+    """Read what `compressed` wrote."""
     parts = zip(fields(SliceResult), unpack(list[bytes], packed), strict=True)
     return SliceResult(*(unpack(field.type, zlib.decompress(part)) for field, part in parts))
 

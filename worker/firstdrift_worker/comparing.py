@@ -117,7 +117,7 @@ def _judge_all(
     of_each = replace(task, processes=task.processes // count)
     places = [target.coordinates for _, target in task.pairing.pairs]
     with started(lambda: WorkerLane(of_each), count) as lanes:
-        judging.run(_side_by_side(work, judging, storage, lanes, places).run(left))
+        judging.run(_side_by_side(work, judging, storage, lanes, places, guesses=False).run(left))
 
 
 def _judge_elsewhere(
@@ -132,7 +132,7 @@ def _judge_elsewhere(
             log.warning("compared here instead: %s", error)
             return left
         places = [target.coordinates for _, target in told.pairs]
-        left = _side_by_side(work, judging, FromCrew(storage), lanes, places).run(left)
+        left = _side_by_side(work, judging, FromCrew(storage), lanes, places, guesses=True).run(left)
     if left:
         log.warning("%s was lost; what it has not done is done here", crew)
     return left
@@ -144,6 +144,8 @@ def _side_by_side(
     taker: Taker,
     lanes: Sequence[Lane],
     places: Sequence[Coordinates],
+    *,
+    guesses: bool,
 ) -> SideBySide:
     slices = len(places)
 
@@ -151,7 +153,7 @@ def _side_by_side(
         stage = Message.of("stage.measuring", left=total - done)
         work.progress(min(judged, slices - 1), slices, done / total if total else 0.0, stage)
 
-    return SideBySide(judging, taker, lanes, places, tell, work.check)
+    return SideBySide(judging, taker, lanes, places, tell, work.check, guesses=guesses)
 
 
 def _look_at(work: Work, golden: Indexed, target: Indexed) -> Callable[[Dump, SliceListing], Slice]:

@@ -1,13 +1,12 @@
 """What a crew elsewhere, such as a cluster, does of a comparison, and how it comes into the catalogue."""
 
-import zlib
 from collections.abc import Sequence
 from pathlib import Path
 
 from firstdrift.catalogue.comparisons.records import Comparison
 from firstdrift.comparison.from_dumps import Handed
-from firstdrift.comparison.report import SliceResult
 from firstdrift.comparison.side_by_side import Work
+from firstdrift.comparison.slice_results import restored
 from firstdrift.matching.plan import SlicePairing
 from firstdrift.processes.packed import unpack
 from firstdrift_worker.storage import CatalogueStorage
@@ -40,6 +39,6 @@ class FromCrew:
     def take(self, position: int, kept: bytes) -> None:
         """Keep what was found of a pair of slices."""
         handed: Handed = unpack(Handed, kept)
-        if handed.result is not None and handed.slices is not None:
-            result: SliceResult = unpack(SliceResult, zlib.decompress(handed.result))
-            self._storage.add(position, result, handed.slices)
+        if handed.result is None or handed.slices is None:
+            raise ValueError("rows, pairs and slices were asked for")
+        self._storage.add(position, restored(handed.result), handed.slices)

@@ -15,6 +15,7 @@ from firstdrift.cluster.lanes import Cluster
 from firstdrift.comparison.compare import compare_dumps
 from firstdrift.comparison.from_dumps import Progress
 from firstdrift.comparison.report import Options, Report
+from firstdrift.comparison.session import ComparisonSession
 from firstdrift.comparison.table import lines_of
 from firstdrift.comparison.user_hooks import Additions
 from firstdrift.errors import SettingsError
@@ -45,9 +46,16 @@ def on(cluster: DaskCluster, dumps: Dumps, progress: Callable[[Progress], None] 
     return compare_dumps(dumps, Options(), progress, crew=Cluster(cluster.address))
 
 
+def refuse(self: ComparisonSession, position: int) -> None:
+    raise AssertionError(f"{position} was done by {self}")
+
+
 @pytest.mark.parametrize("workers", [1, 2, 4])
-def test_any_number_of_workers_finds_the_same(steps: Dumps, tmp_path: Path, workers: int) -> None:
+def test_any_number_of_workers_finds_the_same(
+    steps: Dumps, tmp_path: Path, workers: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     here = answer(compare_dumps(steps, Options()))
+    monkeypatch.setattr(ComparisonSession, "look_at", refuse)
     with dask_cluster(tmp_path, workers) as cluster:
         assert answer(on(cluster, steps)) == here
 
@@ -65,18 +73,23 @@ def test_tensors_are_measured_in_batches(
     assert whole == [(0, pairs)]
     assert len(batches) > 5
     assert [place for start, stop in batches for place in range(start, stop)] == list(range(pairs))
+    here = answer(compare_dumps(dumps, Options()))
+    monkeypatch.setattr(ComparisonSession, "look_at", refuse)
     with dask_cluster(tmp_path, 2) as cluster:
-        assert answer(on(cluster, dumps)) == answer(compare_dumps(dumps, Options()))
+        assert answer(on(cluster, dumps)) == here
 
 
 def one_pair(dumps: Dumps) -> Any:  # noqa: ANN401
     return compare_dumps(dumps, Options(MatchingRules(token=3))).pairing.pairs[0]
 
 
-def test_a_worker_that_is_killed_costs_its_tasks_alone(steps: Dumps, tmp_path: Path) -> None:
+def test_a_worker_that_is_killed_costs_its_tasks_alone(
+    steps: Dumps, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     here = answer(compare_dumps(steps, Options()))
     with dask_cluster(tmp_path, 2) as cluster:
         on(cluster, steps)  # both have started
+        monkeypatch.setattr(ComparisonSession, "look_at", refuse)
 
         def kill() -> None:
             os.kill(cluster.worker_processes()[0].pid, signal.SIGKILL)

@@ -13,13 +13,13 @@ import psutil
 import pytest
 
 from firstdrift.comparison import compare as comparing
-from firstdrift.comparison import slice_results
+from firstdrift.comparison import side_by_side, slice_results
 from firstdrift.comparison.compare import compare_dumps
 from firstdrift.comparison.from_dumps import FromDumps, Progress
 from firstdrift.comparison.rematch import preview
 from firstdrift.comparison.report import Options, Report
 from firstdrift.comparison.session import ComparisonSession
-from firstdrift.comparison.side_by_side import Prepare, SideBySide
+from firstdrift.comparison.side_by_side import SideBySide
 from firstdrift.comparison.table import lines_of
 from firstdrift.errors import DumpUnreadableError
 from firstdrift.matching.manual.edits import unmatch
@@ -122,23 +122,63 @@ def test_what_is_ready_too_soon_is_judged_as_if_it_had_waited(
     assert answer(in_lanes((golden, target))) == alone
 
 
+@pytest.mark.parametrize("begins", [0, 1, 2, 3])
+@pytest.mark.parametrize("processes", [2, 3, 6])
+def test_a_fault_that_begins_late_in_a_training_of_several_ranks_holds_nobody_up(
+    unpacked: Unpacked, divided: Callable[[int], None], tmp_path: Path, begins: int, processes: int
+) -> None:
+    dump = unpacked("msprobe/dp2_stat_mix")
+    for step in range(4):
+        shutil.copytree(dump / "golden" / "step0", tmp_path / "golden" / f"step{step}")
+        side = "golden" if step < begins else "target"
+        shutil.copytree(dump / side / "step0", tmp_path / "target" / f"step{step}")
+    dumps = tmp_path / "golden", tmp_path / "target"
+    alone = answer(in_lanes(dumps))
+    divided(processes)
+    assert answer(in_lanes(dumps)) == alone
+
+
+def test_one_slow_slice_does_not_let_answers_pile_up(
+    dumps: Dumps, divided: Callable[[int], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    alone = answer(in_lanes(dumps))
+    prepare, most = ComparisonSession.prepare, [0]
+
+    def wait(self: ComparisonSession, position: int) -> Any:  # noqa: ANN401
+        time.sleep(1.0 if position == 1 else 0.0)
+        return prepare(self, position)
+
+    take = SideBySide._take
+
+    def count(self: SideBySide, lane: Any, answer: Any) -> None:  # noqa: ANN401
+        take(self, lane, answer)
+        most[0] = max(most[0], len(self._answers))
+
+    monkeypatch.setattr(side_by_side, "_AHEAD", 1)
+    monkeypatch.setattr(ComparisonSession, "prepare", wait)
+    monkeypatch.setattr(SideBySide, "_take", count)
+    divided(2)
+    assert answer(in_lanes(dumps)) == alone
+    assert 1 <= most[0] <= 3
+
+
 def test_pairs_that_did_not_know_what_bears_on_them_are_done_again(
     dumps: Dumps, divided: Callable[[int], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     alone = answer(in_lanes(dumps))
     assert any(outline.judgement.origins for outline in alone["outlines"][2:])
-    asked: list[int] = []
-    ask = SideBySide._ask
+    again: list[int] = []
+    look_at = ComparisonSession.look_at
 
-    def note(self: SideBySide, lane: Any, question: Any) -> None:  # noqa: ANN401
-        asked.extend([question.position] if isinstance(question, Prepare) else [])
-        ask(self, lane, question)
+    def note(self: ComparisonSession, position: int) -> None:
+        again.append(position)
+        look_at(self, position)
 
-    monkeypatch.setattr(SideBySide, "_ask", note)
+    monkeypatch.setattr(ComparisonSession, "look_at", note)
     monkeypatch.setattr(SideBySide, "_holds", lambda self, answer: self._assumed.pop(answer.position) is None)
     divided(3)
     assert answer(in_lanes(dumps)) == alone
-    assert len(asked) > len(set(asked))
+    assert len(again) > 1
 
 
 def test_what_a_lane_that_died_was_at_is_done_here(
