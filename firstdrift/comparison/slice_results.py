@@ -8,7 +8,7 @@ compressed ─▶ add_packed ──┘    into the file, as are those that come 
 import os
 import zlib
 from collections.abc import Iterator, Sequence
-from tempfile import TemporaryFile
+from tempfile import TemporaryFile, gettempdir
 from typing import IO, Final, TypeAlias, overload
 from weakref import finalize
 
@@ -16,9 +16,11 @@ from msgspec import Struct
 from msgspec.structs import astuple, fields, replace
 
 from firstdrift.comparison.report import SliceResult
+from firstdrift.errors import LimitError
 from firstdrift.processes.packed import pack, unpack
 from firstdrift.verdict.judgement import Finding
 from firstdrift.verdict.series import with_bad_output
+from firstdrift.wording.message import Message
 
 _MOST_HELD: Final = 1 << 17
 """So many pairs of tensors stay in memory: some 400 MB, as large as the largest slice that is usual."""
@@ -52,7 +54,7 @@ class SliceResults:
         """Keep a result.
 
         Raises:
-            OSError: there is no space for it.
+            LimitError: there is no space for it.
         """
         size = len(result.plan.pairs)
         if self._is_kept and self._held + size > _MOST_HELD and self._results:
@@ -68,7 +70,7 @@ class SliceResults:
         """Keep a result that `compressed` wrote; None if nobody will ask for it.
 
         Raises:
-            OSError: there is no space for it.
+            LimitError: there is no space for it.
         """
         if packed is None:
             self._results[position] = None
@@ -100,9 +102,15 @@ class _File:
 
     def append(self, content: bytes) -> int:
         """Write something at the end; return where it begins."""
-        start = self._file.seek(0, os.SEEK_END)
-        self._file.write(content)
-        self._file.flush()
+        try:
+            start = self._file.seek(0, os.SEEK_END)
+            self._file.write(content)
+            self._file.flush()
+        except OSError as error:
+            why = Message.of("comparison.results_not_held", why=error.strerror or str(error))
+            raise LimitError(
+                why, path=gettempdir(), hint=Message.of("comparison.name_other_tmpdir")
+            ) from error
         return start
 
     def read(self, start: int, size: int) -> bytes:

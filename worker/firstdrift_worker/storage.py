@@ -20,6 +20,7 @@ from firstdrift.groups import not_in
 from firstdrift.matching.plan import Messages, SlicePairing, SlicePlan, TensorPair
 from firstdrift.metrics.measurement import Measurement, MeasurementKind
 from firstdrift.model.slice import Coordinates, Slice
+from firstdrift.model.tensor import TensorRecord
 from firstdrift.processes.packed import pack, unpack
 from firstdrift.verdict.baseline import Noise
 from firstdrift.verdict.judgement import Finding, SliceJudgement
@@ -169,11 +170,14 @@ class CatalogueStorage:
                 known = dumps.get_slice(session, slice_id)
             if known.nodes is None:
                 dumps.add_nodes(self._work.writing, slice_id, read)
-        keys = results.pair_keys(result.plan.pairs)
-        with self._work.writing() as session:
-            results.add_measurements(session, *ids, dict(zip(keys, result.measurements, strict=True)))
+        with reading(self._work.engine) as session:
+            before = results.load_measurements(session, *ids)
+        measured = zip(results.pair_keys(result.plan.pairs), result.measurements, strict=True)
+        if new := {key: one for key, one in measured if before.get(key) != one}:
+            with self._work.writing() as session:
+                results.add_measurements(session, *ids, new)
         self._slices = slices
-        self.keep(position, result, Clock())
+        self.keep(position, replace(result, plan=_with_records_of(result.plan, slices)), Clock())
 
     def divide(self, tell: Callable[[int, int, int], None]) -> None:
         """Know that this is a lane, which tells another process how far it is."""
@@ -202,6 +206,23 @@ class CatalogueStorage:
 
     def _progress(self, position: int, share: float, stage: Message) -> None:
         self._work.progress(position, len(self.slice_ids), share, stage)
+
+
+def _with_records_of(plan: SlicePlan, slices: tuple[Slice, Slice]) -> SlicePlan:
+    """Let the pairs of a plan that came from elsewhere hold the very tensors of its slices."""
+    own = [{(node.name, one.label): one for node in read.nodes for one in node.tensors} for read in slices]
+
+    def of(side: int, node: str, record: TensorRecord) -> TensorRecord:
+        found = own[side].get((node, record.label))
+        return found if found == record else record
+
+    pairs = (
+        replace(
+            pair, golden=of(0, pair.golden_node, pair.golden), target=of(1, pair.target_node, pair.target)
+        )
+        for pair in plan.pairs
+    )
+    return replace(plan, pairs=tuple(pairs))
 
 
 def _is_still_good(measurement: Measurement, pair: TensorPair) -> bool:

@@ -4,6 +4,7 @@ python -m firstdrift.metrics.elementwise.compiled     compile it, for later runs
 """
 
 import ctypes
+import sys
 import threading
 from functools import cache
 from typing import Any, Final
@@ -175,4 +176,7 @@ def _pair_sums(sums: list[float], counts: list[int]) -> PairSums:
 
 
 if __name__ == "__main__":
-    load(compile_it=True)
+    try:
+        load(compile_it=True)
+    except Exception as error:  # noqa: BLE001 - a compiler may be missing, or fail in its own ways
+        print(f"firstdrift: no machine code can be made here, so numpy measures: {error}", file=sys.stderr)  # noqa: T201

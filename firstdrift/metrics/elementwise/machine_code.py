@@ -5,12 +5,13 @@
 A file holds for one level of processors, one version of LLVM and one text of the kernel: its name says which.
 Of x86 those of all levels are made, so that an image runs well wherever it was built. Who installs makes them
 beside Python's own compiled modules, where later runs may not write; who cannot write there has them in the
-cache directory of the user.
+cache directory of the user, of which nothing is run that others may have put there.
 """
 
 import ctypes
 import hashlib
 import os
+import stat
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import cache, partial
@@ -22,7 +23,7 @@ from typing import Any, Final
 Function = Callable[[Any, Any, Any], int]
 
 _HERE: Final = Path(__file__).parent
-_SOURCES: Final = ("layout.py", "machine_code.py", "kernel/*.py")
+_SOURCES: Final = ("layout.py", "machine_code.py", "sums.py", "kernel/*.py")
 _LEVELS: Final = {
     "x86-64-v4": ("avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"),
     "x86-64-v3": ("avx2", "bmi", "bmi2", "f16c", "fma", "lzcnt", "movbe"),
@@ -114,17 +115,32 @@ def _function(code: bytes) -> Function:
 
 
 def _read(file: Path) -> bytes | None:
-    """Return the code in a file; None if there is none, or it was cut short."""
+    """Return the code in a file; None if there is none, others may have written it, or it was cut short."""
     with suppress(OSError):
+        # Whoever writes into the package's own folder may as well write Python's compiled modules.
+        if file.parent.parent != _HERE and not all(map(_is_mine, (file.parent, file))):
+            return None
         kept = file.read_bytes()
         digest, code = kept[:_DIGEST_SIZE], kept[_DIGEST_SIZE:]
         return code if hashlib.sha256(code).digest() == digest else None
     return None
 
 
+def _is_mine(path: Path) -> bool:
+    """Tell whether nobody but this user, and the administrator, may write a file or folder."""
+    status = path.lstat()
+    return status.st_uid in {0, os.geteuid()} and not status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+
+
 def _write(file: Path, code: bytes) -> None:
-    file.parent.mkdir(parents=True, exist_ok=True)
+    if file.parent.parent != _HERE:
+        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     with NamedTemporaryFile(dir=file.parent, delete=False) as written:
-        written.write(hashlib.sha256(code).digest() + code)
+        try:
+            written.write(hashlib.sha256(code).digest() + code)
+            written.flush()
+        except OSError:
+            Path(written.name).unlink()
+            raise
     os.chmod(written.name, 0o644)  # noqa: PTH101 (a string is as good)
     os.replace(written.name, file)  # noqa: PTH105

@@ -194,6 +194,20 @@ def test_a_database_of_the_first_release_is_brought_up_to_date_with_all_that_is_
     engine.dispose()
 
 
+def test_rows_of_slices_of_which_nothing_was_measured_are_kept(database: str) -> None:
+    engine = first_release(database)
+    with writing(engine) as session:
+        for table in ("pairs", "measurements"):
+            session.execute(text(f"DELETE FROM {table}"))  # noqa: S608
+    upgrade(engine)
+    with reading(engine) as session:
+        (pair,) = slice_pairs_of(session, 1)
+        assert len(list(all_rows(session, pair.id))) == pair.rows
+        assert len(load_outline(session, pair.id)) == pair.rows
+        assert list(all_pairs(session, pair.id)) == []
+    engine.dispose()
+
+
 def test_the_room_that_steps_left_free_is_given_back(sqlite_url: str) -> None:
     engine = first_release(sqlite_url)
     upgrade(engine)

@@ -21,7 +21,7 @@ from firstdrift.comparison.report import Options, Report
 from firstdrift.comparison.session import ComparisonSession
 from firstdrift.comparison.side_by_side import SideBySide
 from firstdrift.comparison.table import lines_of
-from firstdrift.errors import DumpUnreadableError
+from firstdrift.errors import DumpUnreadableError, LimitError
 from firstdrift.matching.manual.edits import unmatch
 from firstdrift.processes import lanes
 from firstdrift.processes.copies import allow_copies
@@ -298,5 +298,5 @@ def test_without_details_all_is_said_but_for_rows_and_pairs(
 def test_a_full_disk_is_told(dumps: Dumps, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(slice_results, "_MOST_HELD", 1)
     monkeypatch.setattr(slice_results, "TemporaryFile", lambda **_: open("/dev/full", "r+b", 0))  # noqa: SIM115, PTH123
-    with pytest.raises(OSError, match="space"):
+    with pytest.raises(LimitError, match=r"space.*TMPDIR"):
         in_lanes(dumps)

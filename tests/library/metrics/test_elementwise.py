@@ -1,6 +1,7 @@
 import math
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import ml_dtypes
@@ -14,6 +15,7 @@ from library.metrics.tensors_at_random import FLOATS, INTEGERS, pairs
 from msgspec.structs import asdict, replace
 
 from firstdrift.metrics.bits import NOWHERE, first_difference
+from firstdrift.metrics.elementwise import machine_code
 from firstdrift.metrics.elementwise.measure import Engine, compare_elements, measure_elements, summarise
 from firstdrift.metrics.elementwise.rows import profile_of, row_profile
 from firstdrift.metrics.measurement import PairErrors, RowProfile
@@ -406,3 +408,16 @@ def test_without_numba_numpy_goes_on_working() -> None:
         "machine_code.load = lambda: None\n"
         "sys.modules['numba'] = None; elementwise.prepare_engine(1 << 40); assert measure().size == 1 << 19"
     )
+
+
+@pytest.mark.parametrize("others_may", [0o770, 0o707])
+def test_machine_code_that_others_may_have_put_there_is_not_run(tmp_path: Path, others_may: int) -> None:
+    folder = tmp_path / "firstdrift"
+    file = folder / "kernel.o"
+    machine_code._write(file, b"code")
+    assert machine_code._read(file) == b"code"
+    folder.chmod(others_may)
+    assert machine_code._read(file) is None
+    folder.chmod(0o700)
+    file.chmod(others_may)
+    assert machine_code._read(file) is None

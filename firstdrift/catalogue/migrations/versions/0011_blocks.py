@@ -167,8 +167,9 @@ def upgrade() -> None:
     with Session(op.get_bind()) as session:
         for slice_id in session.scalars(sa.select(_SLICES.c.id)).all():
             add_blocks(lambda: nullcontext(session), slice_id, _nodes(session, slice_id))
-        sides = _MEASUREMENTS.c.golden_id, _MEASUREMENTS.c.target_id
-        for golden, target in session.execute(sa.select(*sides).distinct()).all():
+        # Of two slices without a pair of tensors nothing was measured, and yet there are rows.
+        sides = (sa.select(of.c.golden_id, of.c.target_id) for of in (_MEASUREMENTS, _SLICE_PAIRS))
+        for golden, target in session.execute(sa.union(*sides)).all():
             _convert(session, golden, target)
     op.execute(sa.delete(_table("plans")))
     for table in ("pairs", "rows", "measurements", "tensors", "nodes"):
@@ -258,7 +259,8 @@ def _convert(session: Session, golden: int, target: int) -> None:
         row.id: (row.key[:KEY_BYTES], row.measurement)
         for row in session.execute(of_slices.order_by(_MEASUREMENTS.c.id))
     }
-    add_measurements(session, golden, target, dict(measured.values()))
+    if measured:
+        add_measurements(session, golden, target, dict(measured.values()))
     places = places_of(session, golden, target)
     known = {key: (places[short], measurement) for key, (short, measurement) in measured.items()}
     pairs = _SLICE_PAIRS.c
