@@ -1,7 +1,6 @@
 """Processes that compare pairs of slices side by side, each with a connection of its own to the catalogue."""
 
 import multiprocessing
-import os
 import signal
 import threading
 from collections.abc import Sequence
@@ -25,7 +24,7 @@ from firstdrift.processes.lanes import Lane
 from firstdrift.processes.limits import Limits, be_first_to_go, limit_memory
 from firstdrift.wording.message import Message
 from firstdrift_worker.indexing import load_indexed
-from firstdrift_worker.measuring import Measurer
+from firstdrift_worker.measuring import Measurer, end_with_parent
 from firstdrift_worker.storage import CatalogueStorage, DumpPair
 from firstdrift_worker.work import Work
 
@@ -94,7 +93,7 @@ def _work(line: Connection, task: LaneTask) -> None:
     """Answer until nobody asks any more: what a lane does."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    threading.Thread(target=_end_with_parent, daemon=True).start()
+    threading.Thread(target=end_with_parent, daemon=True).start()
     be_first_to_go()
     if task.limits is not None:
         limit_memory(task.limits.memory)
@@ -112,10 +111,3 @@ def _work(line: Connection, task: LaneTask) -> None:
         options = comparison.options
         with suppress(EOFError, OSError):
             serve(ComparisonSession(storage, options.rules, options.thresholds), storage, line)
-
-
-def _end_with_parent() -> None:
-    parent = multiprocessing.parent_process()
-    if parent is not None:
-        parent.join()
-        os._exit(1)

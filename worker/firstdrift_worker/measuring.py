@@ -279,10 +279,11 @@ def _start_in_pool(roots: Sequence[Path] | None) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     confine_process(roots)
-    threading.Thread(target=_end_with_parent, daemon=True).start()
+    threading.Thread(target=end_with_parent, daemon=True).start()
 
 
-def _end_with_parent() -> None:
+def end_with_parent() -> None:
+    """Wait until the process that started this one has ended, however it did, and end at once."""
     parent = multiprocessing.parent_process()
     if parent is not None:
         parent.join()
