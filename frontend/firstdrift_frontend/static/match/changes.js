@@ -12,14 +12,23 @@ const FAILURES = 3; // in a row, before they are spoken of
 
 const watched = { html: element("match-state").innerHTML, failures: 0 };
 
+const changes = { last: Promise.resolve(false) };
+
 /**
- * Make a change, and show what came of it; a conflict is explained, and what is picked stays picked.
+ * Make a change once those before it are made, and show what came of it; a conflict is explained, and what is picked stays picked.
  * @param {string} change
  * @param {[string, string][]} [fields]
  * @returns whether it was made
  */
-export async function make(change, fields = []) {
-  if (page.busy) return false;
+export function make(change, fields = []) {
+  changes.last = changes.last.then(() => makeNow(change, fields));
+  return changes.last;
+}
+
+/** @param {string} change @param {[string, string][]} fields */
+async function makeNow(change, fields) {
+  const button = document.getElementById(change);
+  if (button instanceof HTMLButtonElement && button.disabled) return false; // nothing is left to undo, or to do again
   page.busy = true;
   form.setAttribute("aria-busy", "true");
   page.ownChanges += 1;
@@ -55,6 +64,7 @@ function send(change, fields) {
 
 /** Apply what is picked. */
 export async function apply() {
+  if (page.busy) return; // a second click on what is being applied
   const problem = objection();
   if (problem) return toast(problem);
   const { golden, target } = page.picks;

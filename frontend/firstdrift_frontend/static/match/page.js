@@ -30,7 +30,7 @@ const move = (by) => async (/** @type {KeyboardEvent} */ event) => {
 const screenful = (pane) => Math.max(1, Math.floor(pane.body.clientHeight / ROW) - 1);
 
 /** @param {string} name */
-const change = (name) => () => void (!(/** @type {HTMLButtonElement} */ (element(name)).disabled) && make(name));
+const change = (name) => () => void make(name);
 
 async function nextUnmatched() {
   const { pane } = current;
