@@ -143,9 +143,13 @@ def _fields(kind: type[Struct], records: Sequence[Any]) -> dict[str, Column]:
 
 def _column(kind: Any, values: Values) -> Column:  # noqa: ANN401
     plain = _without_none(kind)
+    if not values:
+        return _NOTHING
+    if plain is kind:
+        return _PACKS[_form(plain)](plain, values)
     there = list(map(is_not, values, repeat(None)))  # to compare each with None takes twice as long
     if False not in there:
-        return _PACKS[_form(plain)](plain, values) if values else _NOTHING
+        return _PACKS[_form(plain)](plain, values)
     if True not in there:
         return _NOTHING
     import numpy as np

@@ -19,7 +19,8 @@ digits, what those digits leave open is no error.
 import math
 from collections.abc import Callable
 from itertools import starmap
-from typing import TypeAlias, TypeGuard
+from operator import sub
+from typing import TypeAlias, TypeGuard, cast
 
 from msgspec.structs import replace
 
@@ -49,6 +50,9 @@ _EQUAL = StatisticDifferences(0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, nonfi
 _Four: TypeAlias = tuple[float | None, float | None, float | None, float | None]
 """Maximum, minimum, mean and norm of a tensor, or their differences."""
 
+_Known: TypeAlias = tuple[float, float, float, float]
+"""The same, all known."""
+
 
 def measure_statistics(golden: TensorRecord | SideSummary, target: TensorRecord | SideSummary) -> Measurement:
     """Compare the recorded statistics of two tensors; a side with data comes as its summary."""
@@ -71,9 +75,9 @@ def measure_statistics(golden: TensorRecord | SideSummary, target: TensorRecord 
 
 def difference_of_statistics(golden: SideSummary, target: SideSummary) -> StatisticDifferences:
     """Return the differences, target - golden, and what they say about the error of the tensor."""
-    are_plain = _is_plain(golden) and _is_plain(target)
-    if not are_plain:
-        golden, target = agreeing_masks(_known(golden), _known(target))
+    if _is_plain(golden) and _is_plain(target) and (plain := _of_plain(golden, target)) is not None:
+        return plain
+    golden, target = agreeing_masks(_known(golden), _known(target))
     sides = _four(golden), _four(target)
     differences = _each(_difference, *sides)
     ends = zip(sides[0][:2], sides[1][:2], strict=True)
@@ -81,7 +85,28 @@ def difference_of_statistics(golden: SideSummary, target: SideSummary) -> Statis
         *differences,
         *_each(_relative, differences, sides[0]),
         error_bound=_error_bound(_with_norm(golden, target), _beyond_text(*sides, differences)),
-        nonfinite_differs=not are_plain and any(starmap(_nonfinite_differs, ends)),
+        nonfinite_differs=any(starmap(_nonfinite_differs, ends)),
+    )
+
+
+def _of_plain(golden: SideSummary, target: SideSummary) -> StatisticDifferences | None:
+    """Return what `difference_of_statistics` does in the usual case, at a fraction of the time.
+
+    None where a difference is too large for a float.
+    """
+    of_golden, of_target = cast("_Known", _four(golden)), cast("_Known", _four(target))
+    maximum, minimum, mean, norm = map(sub, of_target, of_golden)
+    apart = maximum + 0.0, minimum + 0.0, mean + 0.0, norm + 0.0  # of zeros, none is negative
+    if not math.isfinite(sum(map(abs, apart))):
+        return None
+    relative = _each(_relative, apart, of_golden)
+    beyond = cast("_Known", _beyond_text(of_golden, of_target, apart))
+    of_means = beyond[2] * math.sqrt(golden.size) if golden.size else 0.0
+    largest = max(abs(beyond[0]), abs(beyond[1]), abs(of_means), abs(beyond[3]))
+    if not math.isfinite(largest):
+        return None
+    return StatisticDifferences(
+        *apart, *relative, error_bound=largest / of_golden[3], nonfinite_differs=False
     )
 
 

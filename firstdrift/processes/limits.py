@@ -4,6 +4,7 @@ Memory is what a process has for itself (Linux: RLIMIT_DATA): files that are map
 for the system takes their memory back whenever it needs it.
 """
 
+import gc
 import os
 import resource
 import signal
@@ -26,6 +27,8 @@ _OLD_GROUP: Final = "/sys/fs/cgroup/memory/memory.limit_in_bytes"
 _CORES_OF_GROUP: Final = "/sys/fs/cgroup/cpu.max"
 _FIRST_TO_GO: Final = "500"
 """Of -1000 to 1000: where the machine runs out of memory, such a process is ended before those at 0."""
+
+_OBJECTS_BETWEEN: Final = 200_000
 
 
 class Limits(Struct, frozen=True):
@@ -64,6 +67,16 @@ def limit_memory(most: int) -> None:
     Processes that it starts inherit the limit.
     """
     _limit(resource.RLIMIT_DATA, _memory_held() + most)
+
+
+def collect_garbage_seldom() -> None:
+    """Let this process look for cycles among its objects seldom.
+
+    A comparison makes millions of small records, and no cycles among them: to look for some as often as
+    Python does takes a fifth of the time.
+    """
+    gc.freeze()
+    gc.set_threshold(_OBJECTS_BETWEEN, 20, 100)
 
 
 def limit_processor_time(seconds: float) -> None:

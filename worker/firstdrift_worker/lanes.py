@@ -21,7 +21,7 @@ from firstdrift.files import allow_mapping, confine_process
 from firstdrift.matching.plan import SlicePairing
 from firstdrift.processes.children import OUTLASTS
 from firstdrift.processes.lanes import Lane
-from firstdrift.processes.limits import Limits, be_first_to_go, limit_memory
+from firstdrift.processes.limits import Limits, be_first_to_go, collect_garbage_seldom, limit_memory
 from firstdrift.wording.message import Message
 from firstdrift_worker.indexing import load_indexed
 from firstdrift_worker.measuring import Measurer, end_with_parent
@@ -95,6 +95,7 @@ def _work(line: Connection, task: LaneTask) -> None:
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     threading.Thread(target=end_with_parent, daemon=True).start()
     be_first_to_go()
+    collect_garbage_seldom()
     if task.limits is not None:
         limit_memory(task.limits.memory)
     confine_process(task.roots)

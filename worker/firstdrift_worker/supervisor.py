@@ -31,7 +31,7 @@ from firstdrift.errors import CatalogueError, JobLostError
 from firstdrift.files import allow_mapping, confine_process
 from firstdrift.processes.children import OUTLASTS
 from firstdrift.processes.endings import why_it_ended
-from firstdrift.processes.limits import be_first_to_go, limit_memory
+from firstdrift.processes.limits import be_first_to_go, collect_garbage_seldom, limit_memory
 from firstdrift.wording.message import Message
 from firstdrift.wording.text import text_of
 from firstdrift_worker.manner import Manner
@@ -197,6 +197,7 @@ def _do_in_child(claim: Claim, manner: Manner) -> None:
     os.setpgid(0, 0)
     threading.Thread(target=_end_with_parent, daemon=True).start()
     be_first_to_go()
+    collect_garbage_seldom()
     if manner.limits is not None:
         limit_memory(manner.limits.memory)
     confine_process(manner.roots)

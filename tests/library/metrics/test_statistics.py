@@ -179,6 +179,20 @@ def test_the_bound_never_exceeds_the_error(seed: int, size: int, noise: float) -
     assert bound <= errors.relative_l2 * (1 + 1e-9) + 1e-14
 
 
+NUMBER = st.one_of(
+    st.floats(-1e6, 1e6), st.sampled_from([0.0, -0.0, 1.5, -2.25, 5e-324, 1.7e308, -1.7e308, 12345.0])
+)
+SIDES = st.builds(side, NUMBER, NUMBER, NUMBER, NUMBER.map(abs), st.sampled_from([None, 0, 1, 100]))
+
+
+@given(SIDES, SIDES)
+def test_the_usual_case_says_what_the_general_one_does(golden: SideSummary, target: SideSummary) -> None:
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("firstdrift.metrics.statistics._of_plain", lambda *_: None)
+        in_general = difference_of_statistics(golden, target)
+    assert repr(difference_of_statistics(golden, target)) == repr(in_general)  # which tells 0.0 from -0.0
+
+
 def rounded(summary: SideSummary) -> SideSummary:
     """Write statistics as text of five digits."""
     numbers = (summary.maximum, summary.minimum, summary.mean, summary.norm)
