@@ -5,6 +5,7 @@ import mmap
 import os
 import signal
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 from firstdrift.errors import DumpUnreadableError
@@ -62,3 +63,32 @@ def beginning(file: Path) -> str:
             return opened.read(5).decode()
     except OSError as error:
         return str(error.strerror)
+
+
+def pieces(count: int, size: int, told: Path | None = None) -> Iterator[bytes]:
+    """Yield pieces that begin with who wrote them; tell a file how many so far."""
+    for number in range(count):
+        if told is not None:
+            told.write_text(str(number + 1))
+        yield f"{os.getpid()} {os.nice(0)} ".encode().ljust(size, b".")
+
+
+def pieces_and_a_mistake(error: Exception, count: int) -> Iterator[bytes]:
+    yield from pieces(count, 100_000)
+    raise error
+
+
+def pieces_and_the_end(status: int) -> Iterator[bytes]:
+    yield from pieces(2, 10)
+    os._exit(status)
+
+
+def pieces_for_ever(told: Path) -> Iterator[bytes]:
+    yield b"begun"
+    told.write_text(str(os.getpid()))
+    burn()
+
+
+def pieces_of_much_memory(size: int) -> Iterator[bytes]:
+    yield b"begun"
+    yield bytes(size)

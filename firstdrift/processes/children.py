@@ -8,7 +8,6 @@ takes too long, is replaced; whoever asked learns why.
 """
 
 import multiprocessing
-import multiprocessing.connection
 import os
 import pickle
 import resource
@@ -19,13 +18,14 @@ import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from multiprocessing import forkserver
-from multiprocessing.connection import Connection
+from multiprocessing.connection import Connection, Pipe
 from pathlib import Path
 from typing import Any, Final, NamedTuple, ParamSpec, TypeVar
 
 from firstdrift.errors import BusyError, FirstdriftError, LimitError
 from firstdrift.files import allow_mapping, confine_process
 from firstdrift.processes.endings import why_it_ended
+from firstdrift.processes.forked import Forked
 from firstdrift.processes.limits import GIB, Limits, be_first_to_go, limit_memory, limit_processor_time
 from firstdrift.wording.message import Message
 
@@ -193,18 +193,11 @@ class _GoneError(_EndedError):
 class _Child:
     """One process, from the side of whoever asks."""
 
-    _one_at_a_time = threading.Lock()
-    """multiprocessing asks for the status of all children whenever one starts, from whatever thread."""
-
     def __init__(self, limits: Limits, idle: float, preload: Sequence[str]) -> None:
-        context = multiprocessing.get_context("forkserver")
-        context.set_forkserver_preload(list(preload))
         self._limits = limits
         self._has_answered = False
-        self._line, theirs = context.Pipe()
-        with self._one_at_a_time:
-            self._process = context.Process(target=_answer, args=(theirs, limits, idle), daemon=True)
-            self._process.start()
+        self._line, theirs = Pipe()
+        self._process = Forked(preload, _answer, theirs, limits, idle)
         theirs.close()
 
     def ask(self, question: _Question) -> _Answer:
@@ -219,38 +212,24 @@ class _Child:
                 raise _EndedError(Message.of("processes.took_long", seconds=_PATIENCE * self._limits.seconds))
             answer: _Answer = self._line.recv()
         except (EOFError, OSError) as error:
-            status = self._wait()
+            status = self._process.wait()
             kind = _GoneError if status == 0 and self._has_answered else _EndedError
-            raise kind(_reason(status, self._limits)) from error
+            raise kind(reason_of(status, self._limits)) from error
         self._has_answered = True
         return answer
 
     def end(self) -> None:
         self._line.close()
-        with self._one_at_a_time:
-            self._process.kill()
-        self._wait()
-        with self._one_at_a_time:
-            self._process.close()
-
-    def _wait(self) -> int | None:
-        """Wait until it has ended; return its status."""
-        number = self._process.sentinel
-        multiprocessing.connection.wait([number], _ENDING_SECONDS)
-        with self._one_at_a_time:
-            self._process.join(_ENDING_SECONDS)
-            return self._process.exitcode
+        self._process.end()
 
 
-_ENDING_SECONDS: Final = 10.0
-"""So long a process that was killed, or has closed its line, may take to end."""
-
-_OUT_OF_MEMORY: Final = 71
+OUT_OF_MEMORY: Final = 71
 """Exit status of a child that had not the memory; what it holds is worth nothing any more."""
 
 
-def _reason(status: int | None, limits: Limits) -> Message:
-    if status == _OUT_OF_MEMORY:
+def reason_of(status: int | None, limits: Limits) -> Message:
+    """Say in a clause why a process with limits ended."""
+    if status == OUT_OF_MEMORY:
         return Message.of("processes.much_memory", gib=limits.memory / GIB)
     if status == -signal.SIGXCPU:
         return Message.of("processes.much_processor_time", seconds=limits.seconds)
@@ -285,14 +264,14 @@ def _answer_to(
     try:
         return False, question(*given, **named)
     except MemoryError:
-        os._exit(_OUT_OF_MEMORY)
+        os._exit(OUT_OF_MEMORY)
     except FirstdriftError as error:
         return True, error
     except Exception as error:  # noqa: BLE001 - a mistake of ours is one where the question was asked
-        return True, _portable(error)
+        return True, portable(error)
 
 
-def _portable(error: Exception) -> Exception:
+def portable(error: Exception) -> Exception:
     """Return an error that can be sent, with where it arose."""
     error.add_note(traceback.format_exc())
     try:

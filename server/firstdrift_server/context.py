@@ -18,6 +18,8 @@ from firstdrift.catalogue.engine import reading, writing
 from firstdrift.comparison.report import Options
 from firstdrift.processes.children import Children
 from firstdrift.processes.limits import GIB, Limits
+from firstdrift.processes.writers import Writers, Written
+from firstdrift_server.export.wanted import Wanted
 from firstdrift_server.sessions import Sessions
 from firstdrift_server.settings import Settings
 from firstdrift_server.sizes import Sizes
@@ -38,6 +40,9 @@ LOOKED_AT_AT_ONCE = 2
 LISTED_AT_ONCE = 2
 """So many dumps are recognised, listed or asked for call stacks at a time."""
 
+WRITTEN_AT_ONCE = 4
+"""So many files are written at a time: one more than visitors may ask for, each in up to 200 MB."""
+
 VISITORS_AT_ONCE: Mapping[Visit, int] = {Visit.PAGE: 8, Visit.RULES: 2, Visit.FILE: 3}
 """So many visitors who came through links are answered at a time.
 
@@ -53,8 +58,10 @@ MOST_DIFFERENCES = 1_000_000
 
 LOOK_LIMITS = Limits(memory=2 * GIB, seconds=60.0)
 LIST_LIMITS = Limits(memory=2 * GIB, seconds=30.0)
+WRITE_LIMITS = Limits(memory=2 * GIB, seconds=3600.0)
 
 _PRELOADED = (
+    "firstdrift_server.export.written",
     "firstdrift_server.questions.closeup",
     "firstdrift_server.questions.dumps",
     "firstdrift_server.questions.folders",
@@ -71,6 +78,12 @@ Value = TypeVar("Value")
 def _children(most: int, limits: Limits) -> Children:
     """Give the child processes that all applications of this process share."""
     return Children(most, limits, preload=_PRELOADED)
+
+
+@cache
+def _writers() -> Writers:
+    """Give what starts the processes that write files, for all applications of this process."""
+    return Writers(WRITTEN_AT_ONCE, WRITE_LIMITS, preload=_PRELOADED)
 
 
 def prepare_children() -> None:
@@ -140,6 +153,7 @@ class Context:
         rollouts: what was answered of a rollout and a trainer, by files, their dates and what was asked.
         looking: child processes that look at values of tensors.
         listing: child processes that look for dumps, and into them, but at no values.
+        writers: starts the processes that write files.
         turns: one is held by each visitor who is being answered.
     """
 
@@ -162,6 +176,7 @@ class Context:
     )
     looking: Children = field(default_factory=lambda: _children(LOOKED_AT_AT_ONCE, LOOK_LIMITS))
     listing: Children = field(default_factory=lambda: _children(LISTED_AT_ONCE, LIST_LIMITS))
+    writers: Writers = field(default_factory=_writers)
     turns: Mapping[Visit, BoundedSemaphore] = field(
         default_factory=lambda: {visit: BoundedSemaphore(most) for visit, most in VISITORS_AT_ONCE.items()}
     )
@@ -192,6 +207,18 @@ class Context:
     def ask(self, question: Callable[Given, Value], *given: Given.args, **named: Given.kwargs) -> Value:
         """Have a question about dumps, but not about values, answered in a child process; raises likewise."""
         return self.listing.ask(self.roots, question, *given, **named)
+
+    def write_out(self, wanted: Wanted) -> Written:
+        """Have a comparison written as a file by a process of its own.
+
+        Raises:
+            BusyError: as many files as may be are being written already.
+            LimitError: it took more than it may, or the process died.
+            FirstdriftError: what kept it from beginning.
+        """
+        from firstdrift_server.export.written import pieces_of
+
+        return self.writers.begin(pieces_of, self.settings.database, wanted)
 
     def reading(self) -> AbstractContextManager[Session]:
         """Give a session with one consistent view of the database."""

@@ -1,29 +1,34 @@
 """A comparison as files: what other tools' readers read, whole, and safe to open."""
 
 import csv
-import gc
 import io
+import os
 import re
 from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, cast
+from zipfile import ZipFile
 
+import child_questions
 import openpyxl
 import pandas as pd
+import psutil
 import pytest
 import yaml
 from fastapi.testclient import TestClient
 from half_taken import taken
 
 from firstdrift import compare
-from firstdrift.catalogue.comparisons import export_rows as lines
-from firstdrift.catalogue.comparisons.export_rows import stored_lines
-from firstdrift.comparison.table import COLUMNS, Line
-from firstdrift.exports import workbook
+from firstdrift.comparison.table import COLUMNS
 from firstdrift.exports.spreadsheets import write_csv
 from firstdrift.exports.tool_tables import MSIT_COLUMNS, MSPROBE_COLUMNS
 from firstdrift.metrics.measurement import MeasurementKind
+from firstdrift.processes.writers import Writers, Written
+from firstdrift_server.context import WRITTEN_AT_ONCE, Context
 from firstdrift_server.export import view as exports
+from firstdrift_server.export.wanted import Wanted
+from firstdrift_server.export.written import pieces_of
 
 PERTURBED, RENAMED, TOKENS, DAMAGED = 1, 2, 3, 4
 
@@ -193,41 +198,106 @@ def test_what_cannot_be_written_is_refused(client: TestClient, asked: str) -> No
     assert client.get("/c/999/export").status_code == 404
 
 
+@pytest.fixture
+def writers(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
+    """The processes that were started to write files, by their numbers."""
+    started: list[int] = []
+    begin = Writers.begin
+
+    def begun(*asked: Any, **named: Any) -> Written:  # noqa: ANN401
+        written = begin(*asked, **named)
+        started.append(cast("int", written.process))
+        return written
+
+    monkeypatch.setattr(Writers, "begin", begun)
+    yield started
+    assert not any(map(psutil.pid_exists, started))
+    assert not any(one.is_at_work for one in context_of(client).writers._at_work)
+
+
+def context_of(client: TestClient) -> Context:
+    context: Context = cast("Any", client.app).state.context
+    return context
+
+
+@pytest.mark.parametrize("written", ["csv", "xlsx", "html", "data_mapping"])
+def test_every_file_is_written_by_a_process_of_its_own(
+    client: TestClient, writers: list[int], written: str
+) -> None:
+    for count in (1, 2):
+        assert client.get(f"/c/{PERTURBED}/export?format={written}").status_code == 200
+        assert len(set(writers)) == count
+    assert os.getpid() not in writers
+
+
 @pytest.mark.parametrize("leaves", [True, False], ids=["goes away", "takes nothing any more"])
 @pytest.mark.parametrize("written", ["csv", "xlsx"])
-def test_whoever_does_not_take_the_whole_table_leaves_no_view_of_the_database_behind(
-    client: TestClient, monkeypatch: pytest.MonkeyPatch, written: str, leaves: bool
+def test_whoever_does_not_take_the_whole_table_leaves_no_writer_behind(
+    client: TestClient, monkeypatch: pytest.MonkeyPatch, writers: list[int], written: str, leaves: bool
 ) -> None:
-    app: Any = client.app
-    pool = app.state.context.engine.pool
     monkeypatch.setattr(exports, "STALLED_SECONDS", 0.2)
-    before = pool.checkedout()
-    gc.disable()
-    try:
-        path = f"/c/{PERTURBED}/export?format={written}"
-        for _ in range(5):
-            messages = taken(app, path, 2, leaves=leaves)
-            assert [message["type"] for message in messages] == ["http.response.start", "http.response.body"]
-            assert pool.checkedout() <= before
-    finally:
-        gc.enable()
+    path = f"/c/{PERTURBED}/export?format={written}"
+    for count in range(1, WRITTEN_AT_ONCE + 2):
+        messages = taken(cast("Any", client.app), path, 2, leaves=leaves)
+        assert [message["type"] for message in messages] == ["http.response.start", "http.response.body"]
+        assert len(writers) == count
 
 
-def test_a_workbook_that_nobody_waits_for_any_more_is_not_finished(
+def test_pages_are_answered_while_a_file_is_written_and_another_file_is_refused_beyond_some(
+    client: TestClient, writers: list[int], tmp_path: Path
+) -> None:
+    begin = context_of(client).writers.begin
+    with ExitStack() as held:
+        for _ in range(WRITTEN_AT_ONCE):
+            held.enter_context(begin(child_questions.pieces_for_ever, tmp_path / "told"))
+        assert all(map(psutil.pid_exists, writers))
+        assert client.get(f"/c/{PERTURBED}").status_code == 200
+        for language, said in (("en", "4 files are being written already"), ("zh", "已有 4 个文件正在写出")):
+            told = {"accept-language": language, "accept": "text/html"}
+            refused = client.get(f"/c/{PERTURBED}/export?format=csv", headers=told)
+            assert (refused.status_code, "retry-after" in refused.headers) == (503, True)
+            assert said in refused.text
+    assert client.get(f"/c/{PERTURBED}/export?format=csv").status_code == 200
+
+
+@pytest.mark.parametrize("written", ["csv", "xlsx"])
+def test_a_table_is_the_same_packed_and_not(client: TestClient, written: str) -> None:
+    path = f"/c/{PERTURBED}/export?format={written}"
+    plain, packed = (client.get(path, headers={"accept-encoding": kind}) for kind in ("identity", "gzip"))
+    assert "content-encoding" not in plain.headers
+    assert packed.headers["content-encoding"] == "gzip"
+    assert plain.headers["vary"] == packed.headers["vary"] == "Accept-Encoding"
+    assert parts(plain.content, written) == parts(packed.content, written)
+
+
+def parts(content: bytes, written: str) -> list[bytes]:
+    """Take apart what was downloaded; a workbook says when it was made."""
+    if written == "csv":
+        return [content]
+    book = ZipFile(io.BytesIO(content))
+    return [book.read(name) for name in book.namelist() if not name.startswith("docProps")]
+
+
+def test_what_is_wrong_with_the_database_is_told_in_place_of_a_file(
+    client: TestClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def elsewhere(_: Context, wanted: Wanted) -> Written:
+        return context_of(client).writers.begin(pieces_of, f"sqlite:///{tmp_path / 'empty.db'}", wanted)
+
+    monkeypatch.setattr(Context, "write_out", elsewhere)
+    answer = client.get(f"/c/{PERTURBED}/export?format=csv")
+    assert answer.status_code == 503
+    assert "no such table" in answer.text
+
+
+def test_a_table_that_cannot_be_written_to_its_end_is_not_taken_for_a_whole_one(
     client: TestClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    read = []
+    def broken(_: Context, __: Wanted) -> Written:
+        return context_of(client).writers.begin(
+            child_questions.pieces_and_a_mistake, ValueError("of ours"), 9
+        )
 
-    def counted(*asked: Any) -> Iterator[Line]:  # noqa: ANN401
-        for line in stored_lines(*asked):
-            read.append(line)
-            yield line
-
-    monkeypatch.setattr(workbook, "BEAT", 10)
-    monkeypatch.setattr(lines, "stored_lines", counted)
-    path = f"/c/{PERTURBED}/export?format=xlsx"
-    assert client.get(path).status_code == 200
-    every = len(read)
-    read.clear()
-    taken(cast("Any", client.app), path, 2, leaves=True)
-    assert 0 < len(read) < every / 2
+    monkeypatch.setattr(Context, "write_out", broken)
+    with pytest.raises(ValueError, match="of ours"):
+        client.get(f"/c/{PERTURBED}/export?format=csv", headers={"accept-encoding": "identity"})

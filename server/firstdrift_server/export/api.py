@@ -7,7 +7,8 @@ from starlette.responses import Response
 
 from firstdrift_server.answers import ERRORS
 from firstdrift_server.context import Shared
-from firstdrift_server.export.view import Columns, Format, exported
+from firstdrift_server.export.view import exported
+from firstdrift_server.export.wanted import Columns, Format
 
 router = APIRouter(tags=["exports"], responses=ERRORS)
 

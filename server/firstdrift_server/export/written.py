@@ -1,0 +1,69 @@
+"""What a process of its own writes of a comparison: the server has pages to answer meanwhile."""
+
+import zlib
+from collections.abc import Iterable, Iterator
+
+from sqlalchemy.orm import Session
+
+from firstdrift.catalogue.comparisons.export_rows import richest_kind, stored_lines
+from firstdrift.catalogue.engine import open_engine, reading
+from firstdrift.exports.spreadsheets import csv_text, xlsx_bytes
+from firstdrift.exports.tool_tables import layout_of
+from firstdrift.paths import encodable
+from firstdrift_server.export.wanted import Format, Wanted
+
+
+def pieces_of(database: str, wanted: Wanted) -> Iterator[bytes]:
+    """Yield a table or a report of a comparison, piece by piece; `database` is its address."""
+    engine = open_engine(database, checkpoints=False)
+    with reading(engine) as session:
+        pieces = _pieces(session, wanted)
+        yield from _zipped(pieces, _LEVELS.get(wanted.written, 0)) if wanted.zipped else pieces
+
+
+_LEVELS = {Format.CSV: 1}
+"""How hard gzip tries, by format: a workbook is packed already."""
+
+
+def _pieces(session: Session, wanted: Wanted) -> Iterator[bytes]:
+    match wanted.written:
+        case Format.CSV | Format.XLSX:
+            return _table(session, wanted)
+        case Format.HTML | Format.MARKDOWN:
+            return iter((_report(session, wanted).encode(),))
+    return iter((encodable(_mapping(session, wanted)).encode(),))
+
+
+def _table(session: Session, wanted: Wanted) -> Iterator[bytes]:
+    layout = layout_of(wanted.columns, richest_kind(session, wanted.comparison))
+    lines = stored_lines(session, wanted.comparison)
+    if wanted.written is Format.XLSX:
+        return xlsx_bytes(layout, lines)
+    return (piece.encode() for piece in csv_text(layout, lines))
+
+
+def _report(session: Session, wanted: Wanted) -> str:
+    from firstdrift.exports.stored_summary import stored_summary
+    from firstdrift_frontend.report import report_html, report_markdown
+
+    write = report_html if wanted.written is Format.HTML else report_markdown
+    return write(stored_summary(session, wanted.comparison), wanted.language)
+
+
+def _mapping(session: Session, wanted: Wanted) -> str:
+    from firstdrift.catalogue.matches.match_preview import plans_of
+    from firstdrift.exports.mapping_yaml import data_mapping, layer_mapping
+    from firstdrift.exports.view_mapping import view_mapping
+
+    mappings = {Format.LAYER_MAPPING: layer_mapping, Format.DATA_MAPPING: data_mapping}
+    return mappings.get(wanted.written, view_mapping)(plans_of(session, wanted.comparison))
+
+
+def _zipped(pieces: Iterable[bytes], level: int) -> Iterator[bytes]:
+    packer = zlib.compressobj(level, wbits=zlib.MAX_WBITS | _GZIP)
+    yield from map(packer.compress, pieces)
+    yield packer.flush()
+
+
+_GZIP = 16
+"""Added to the number of bits, asks zlib for the form of gzip."""
