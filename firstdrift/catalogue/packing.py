@@ -88,6 +88,18 @@ def unpack_fields(kind: type[Struct], packed: bytes, names: Iterable[str]) -> li
     return [_field(kind, found.parts, name, found.number, _values) for name in names]
 
 
+def unpack_inner(
+    kind: type[Struct], packed: bytes, name: str, names: Iterable[str]
+) -> tuple[list[int], list[list[Any]]]:
+    """Restore some fields of the records of which each record has several: how many, and lists over all."""
+    column = _opened(packed).parts[name]
+    if column.form == _NOTHING.form:
+        return [], [[] for _ in names]
+    inner = get_args(_types(kind)[name])[0]
+    lengths: list[int] = _numbers(column.which[0]).tolist()
+    return lengths, [_field(inner, column.parts, one, sum(lengths), _values) for one in names]
+
+
 def unpack_arrays(kind: type[Struct], packed: bytes, names: Iterable[str]) -> list[Array]:
     """Restore some fields of all records, which are numbers or words, as arrays.
 
@@ -245,9 +257,13 @@ def _values(kind: Any, column: Column, number: int, inner: str = "") -> list[Any
     plain = _without_none(kind)
     if not column.there:
         return _present(plain, column, number, inner)
+    import numpy as np
+
     there = _flags(column, number)
-    present = iter(_present(plain, column, int(there.sum()), inner))
-    return [next(present) if is_there else None for is_there in there.tolist()]
+    present = _present(plain, column, int(there.sum()), inner)
+    values = np.full(number, None)
+    values[there] = np.fromiter(present, object, len(present))
+    return list(values.tolist())
 
 
 def _present(kind: Any, column: Column, number: int, inner: str) -> list[Any]:  # noqa: ANN401

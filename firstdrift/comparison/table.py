@@ -31,11 +31,11 @@ from firstdrift.wording.text import text_of, texts_of
 
 Cell = str | float | int | None
 
-_COORDINATES = ("step", "rank", "token", "micro_step")
-_SIDES = ("maximum", "minimum", "mean", "norm")
+COORDINATES = ("step", "rank", "token", "micro_step")
+SIDES = ("maximum", "minimum", "mean", "norm")
 
 COLUMNS = (
-    *_COORDINATES,
+    *COORDINATES,
     "order",
     "module",
     "golden_node",
@@ -56,8 +56,8 @@ COLUMNS = (
     *LOGITS_METRICS,
     *DIFFERENCE_METRICS,
     "equal",
-    *(f"golden_{side}" for side in _SIDES),
-    *(f"target_{side}" for side in _SIDES),
+    *(f"golden_{side}" for side in SIDES),
+    *(f"target_{side}" for side in SIDES),
     "reasons",
 )
 _PLACES = positions(COLUMNS)
@@ -146,13 +146,20 @@ def lines_of_slice(result: SliceResult) -> Iterator[Line]:
             row.type_name,
             levels[pair.match],
         )
+    yield from left_over_of_slice(result)
+
+
+def left_over_of_slice(result: SliceResult) -> Iterator[UnmatchedLine]:
+    """Give the lines of what has no partner in one slice."""
+    plan = result.plan
     yield from _unmatched_nodes(result)
     left = plan.unmatched_golden_tensors, plan.unmatched_target_tensors
+    levels = {index: level_of(row.kind, row.path) for index, row in rows_by_match(result.rows).items()}
     matches = {
         index: MatchedNames(match.golden, match.target, match.doubtful)
         for index, match in enumerate(plan.matches)
     }
-    yield from unmatched_tensors(at, *left, matches, levels)
+    yield from unmatched_tensors(result.judgement.coordinates, *left, matches, levels)
 
 
 def _unmatched_nodes(result: SliceResult) -> Iterator[UnmatchedLine]:
@@ -206,10 +213,10 @@ def cells_of(line: Line, width: int = len(COLUMNS)) -> tuple[Cell, ...]:
         target.label,
         golden.dtype,
         target.dtype,
-        _shape(golden.shape),
-        _shape(target.shape),
+        shape_of(golden.shape),
+        shape_of(target.shape),
         line.origin,
-        _said(pair.transform),
+        said(pair.transform),
         measured.kind._value_,
         judged.verdict._value_,
         line.node_class,
@@ -220,25 +227,27 @@ def cells_of(line: Line, width: int = len(COLUMNS)) -> tuple[Cell, ...]:
         equal if equal is None else int(equal),
         *(_NO_SIDE if measured.golden is None else _statistics_of(measured.golden)),
         *(_NO_SIDE if measured.target is None else _statistics_of(measured.target)),
-        _said(judged.reasons),
+        said(judged.reasons),
         *(_own_cells(measured.custom or (), width - len(COLUMNS)) if width > len(COLUMNS) else ()),
     )
 
 
 _place_of, _errors_of, _logits_of, _differences_of, _statistics_of = (
-    attrgetter(*names) for names in (_COORDINATES, ERROR_METRICS, LOGITS_METRICS, DIFFERENCE_METRICS, _SIDES)
+    attrgetter(*names) for names in (COORDINATES, ERROR_METRICS, LOGITS_METRICS, DIFFERENCE_METRICS, SIDES)
 )
 _NO_ERRORS, _NO_LOGITS, _NO_DIFFERENCES, _NO_SIDE = (
-    (None,) * len(names) for names in (ERROR_METRICS, LOGITS_METRICS, DIFFERENCE_METRICS, _SIDES)
+    (None,) * len(names) for names in (ERROR_METRICS, LOGITS_METRICS, DIFFERENCE_METRICS, SIDES)
 )
 
 
 @lru_cache
-def _shape(shape: tuple[int, ...] | None) -> str:
+def shape_of(shape: tuple[int, ...] | None) -> str:
+    """Write a shape; nothing where it is unknown."""
     return "" if shape is None else str(list(shape))
 
 
-def _said(messages: Sequence[Message]) -> str:
+def said(messages: Sequence[Message]) -> str:
+    """Put messages into words, one after the other."""
     return "; ".join(texts_of(messages)) if messages else ""
 
 
@@ -256,7 +265,7 @@ def _unmatched_row(at: tuple[int | None, ...], line: UnmatchedLine) -> tuple[Cel
     else:
         known[f"{side}_tensor"] = record.label
         known[f"{side}_dtype"] = record.dtype
-        known[f"{side}_shape"] = _shape(record.shape)
+        known[f"{side}_shape"] = shape_of(record.shape)
     for column, value in known.items():
         row[_PLACES[column]] = value
     return tuple(row)

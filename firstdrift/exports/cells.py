@@ -16,11 +16,15 @@ from msgspec import Struct
 from msgspec.json import Encoder
 
 from firstdrift.comparison.table import Cell
+from firstdrift.comparison.table_columns import Columns
 
 Item = TypeVar("Item")
 
 _PLAIN_FROM, _PLAIN_TO = 1e-4, 1e16
 """Between them Python writes floats without exponent, and so has one way to write the fewest digits."""
+
+_DIGITS_FROM, _ONE_DIGIT_FROM = 1e-5, 1e-9
+"""Below the first, all write exponents; from the second on, of one digit, of which Python makes two."""
 
 _digits: Final = Encoder().encode
 
@@ -47,33 +51,45 @@ def batches(items: Iterable[Item], size: int) -> Iterator[list[Item]]:
     return iter(lambda: list(islice(rest, size)), [])
 
 
-def spelled(rows: Iterable[Sequence[Cell]], spellings: Iterable[Spelling]) -> Iterator[tuple[str, ...]]:
-    """Write the cells of rows, each column by its spelling."""
-    return zip(*map(_spelled_column, zip(*rows, strict=True), spellings), strict=True)
+def turned(rows: Sequence[Sequence[Cell]]) -> Columns:
+    """Turn rows into columns."""
+    return list(zip(*rows, strict=True))
 
 
-def _spelled_column(column: Sequence[Cell], spelling: Spelling) -> list[str]:
-    kinds = set(map(type, column)) - {NoneType}
-    if not kinds:
-        return [""] * len(column)
+def spelled(columns: Columns, spellings: Iterable[Spelling]) -> Iterator[tuple[str, ...]]:
+    """Write the cells of rows, which come in columns, each column by its spelling."""
+    empty: Sequence[Cell] = ()
+    written, nothing = list[list[str]](), [""] * len(columns[0] if columns else ())
+    for column, spelling in zip(columns, spellings, strict=False):
+        kinds = set() if column is empty else set(map(type, column)) - {NoneType}
+        if not kinds:
+            empty = column  # which others may be as well
+        written.append(_spelled_column(column, kinds, spelling) if kinds else nothing)
+    return zip(*written, strict=True)
+
+
+def _spelled_column(column: Sequence[Cell], kinds: set[type], spelling: Spelling) -> list[str]:
     if kinds == {float}:
         return _floats(cast("Sequence[float | None]", column), spelling)
     if kinds <= {str} or kinds == {int}:
         known = {cell: _cell(cell, spelling) for cell in set(column)}
-        return [known[cell] for cell in column]
+        return list(map(known.__getitem__, column))
     return [_cell(cell, spelling) for cell in column]
 
 
 def _floats(column: Sequence[float | None], spelling: Spelling) -> list[str]:
-    before, after = spelling.before, spelling.after
-    return [
-        ""
-        if number is None
-        else before + digits + after
-        if not number or _PLAIN_FROM <= abs(number) < _PLAIN_TO
-        else _cell(number, spelling)
-        for number, digits in zip(column, _digits(column).decode()[1:-1].split(","), strict=True)
-    ]
+    """Write numbers; the digits of all are written at once, and then put as Python puts them."""
+    import numpy as np
+
+    digits = _digits(column).decode()[1:-1].split(",")
+    size = np.abs(np.array(column, np.float64))
+    for at in np.flatnonzero((size < _DIGITS_FROM) & (size >= _ONE_DIGIT_FROM)).tolist():
+        digits[at] = f"{digits[at][:-1]}0{digits[at][-1]}"
+    texts = [spelling.before + text + spelling.after for text in digits] if spelling.before else digits
+    alike = (size < _DIGITS_FROM) | (size >= _PLAIN_FROM) & (size < _PLAIN_TO)
+    for at in np.flatnonzero(~alike).tolist():
+        texts[at] = "" if (number := column[at]) is None else _cell(number, spelling)
+    return texts
 
 
 def _cell(value: Cell, spelling: Spelling) -> str:

@@ -2,16 +2,18 @@
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import lru_cache
 from itertools import chain, repeat
 from pathlib import Path
 from typing import Final
 
 from msgspec import Struct
 
-from firstdrift.comparison.report import Report
+from firstdrift.comparison.report import Report, SliceResult
 from firstdrift.comparison.table import COLUMNS, Cell, Line, cells_of, columns_of, lines_of, lines_of_slice
-from firstdrift.exports.cells import Spelling, batches, spelled
-from firstdrift.exports.workbook import workbook
+from firstdrift.comparison.table_columns import Columns, columns_of_slice
+from firstdrift.exports.cells import Spelling, batches, spelled, turned
+from firstdrift.exports.workbook import workbook, workbook_of_columns
 from firstdrift.paths import encodable
 from firstdrift.processes.copies import copies_allowed, share_in_rounds
 
@@ -45,26 +47,41 @@ def csv_text(layout: Layout, lines: Iterable[Line]) -> Iterator[str]:
     return csv_of_rows(layout.columns, map(layout.cells, lines))
 
 
+def csv_of_columns(names: Sequence[str], batches: Iterable[Columns]) -> Iterator[str]:
+    """Yield a table that comes in columns, some rows at a time, as CSV, likewise."""
+    return map(_csv_lines, chain([[[name] for name in names]], batches))
+
+
 def csv_of_rows(columns: Sequence[str], rows: Iterable[Sequence[Cell]]) -> Iterator[str]:
     """Yield rows as CSV, likewise."""
-    return _csv_lines(chain([columns], rows))
+    return csv_of_columns(columns, map(turned, batches(rows, _BATCH)))
 
 
-def _csv_lines(rows: Iterable[Sequence[Cell]]) -> Iterator[str]:
-    for batch in batches(rows, _BATCH):
-        lines = map(",".join, spelled(batch, repeat(_CSV)))
-        yield encodable("\r\n".join(lines) + "\r\n")
+def _csv_lines(columns: Columns) -> str:
+    lines = map(",".join, spelled(columns, repeat(_CSV)))
+    return encodable("\r\n".join(lines) + "\r\n")
 
 
 def _csv_of_report(report: Report, layout: Layout) -> Iterator[str]:
     """Yield a report as CSV, whose slices are laid out side by side if that is allowed."""
     if layout.counts or not copies_allowed():
-        return csv_text(layout, lines_of(report))
+        return csv_of_columns(layout.columns, _columns_of(report, layout))
 
     def of_slice(at: int) -> str:
-        return "".join(_csv_lines(map(layout.cells, lines_of_slice(report.slices[at]))))
+        return "".join(map(_csv_lines, _columns_of_slice(report.slices[at], layout)))
 
-    return chain(_csv_lines([layout.columns]), share_in_rounds(of_slice, str, len(report.slices)))
+    head = csv_of_columns(layout.columns, ())
+    return chain(head, share_in_rounds(of_slice, str, len(report.slices)))
+
+
+def _columns_of(report: Report, layout: Layout) -> Iterator[Columns]:
+    return chain.from_iterable(_columns_of_slice(one, layout) for one in report.slices)
+
+
+def _columns_of_slice(result: SliceResult, layout: Layout) -> Iterator[Columns]:
+    if layout is OWN_LAYOUT:
+        return columns_of_slice(result)
+    return map(turned, batches(map(layout.cells, lines_of_slice(result)), _BATCH))
 
 
 def xlsx_bytes(layout: Layout, lines: Iterable[Line]) -> Iterator[bytes]:
@@ -76,10 +93,16 @@ def xlsx_bytes(layout: Layout, lines: Iterable[Line]) -> Iterator[bytes]:
     return workbook(layout.columns, rows, layout.sheets)
 
 
+def xlsx_of_columns(names: Sequence[str], batches: Iterable[Columns]) -> Iterator[bytes]:
+    """Yield a table that comes in columns, some rows at a time, as an XLSX workbook, likewise."""
+    sheet, *_ = OWN_LAYOUT.sheets
+    return workbook_of_columns(names, ((sheet, columns) for columns in batches), OWN_LAYOUT.sheets)
+
+
 def own_layout(report: Report) -> Layout:
     """Return our own columns, with those of the user's algorithms."""
     columns = columns_of(report)
-    return Layout(columns, lambda line: cells_of(line, len(columns)))
+    return OWN_LAYOUT if columns == COLUMNS else Layout(columns, lambda line: cells_of(line, len(columns)))
 
 
 def write_csv(report: Report, file: Path, layout: Layout | None = None) -> None:
@@ -108,10 +131,16 @@ def write_xlsx(report: Report, file: Path, layout: Layout | None = None) -> None
     Raises:
         OSError: it cannot be written.
     """
+    chosen = layout or own_layout(report)
+    if chosen is OWN_LAYOUT:
+        pieces = xlsx_of_columns(chosen.columns, _columns_of(report, chosen))
+    else:
+        pieces = xlsx_bytes(chosen, lines_of(report))
     with file.open("wb") as stream:
-        stream.writelines(xlsx_bytes(layout or own_layout(report), lines_of(report)))
+        stream.writelines(pieces)
 
 
+@lru_cache(maxsize=1 << 15)
 def _csv_cell(text: str) -> str:
     safe = f"'{text}" if text.startswith(_FORMULA_STARTS) else text
     return '"' + safe.replace('"', '""') + '"' if _TO_QUOTE.search(safe) else safe

@@ -13,12 +13,14 @@ from contextlib import ExitStack
 from functools import lru_cache
 from html import escape
 from io import BytesIO, RawIOBase
+from itertools import chain
 from tempfile import TemporaryFile
 from typing import IO, TYPE_CHECKING, Final, TypeAlias
 from zipfile import ZIP_DEFLATED, ZipFile
 
 from firstdrift.comparison.table import Cell
-from firstdrift.exports.cells import Spelling, batches, spelled
+from firstdrift.comparison.table_columns import Columns
+from firstdrift.exports.cells import Spelling, batches, spelled, turned
 from firstdrift.groups import gathered
 from firstdrift.paths import encodable
 
@@ -65,14 +67,25 @@ def workbook(columns: Sequence[str], rows: Rows, sheets: Sequence[str]) -> Itera
     Raises:
         OSError: there is no space for it.
     """
+    parts = chain.from_iterable(gathered(batch).items() for batch in batches(rows, BEAT))
+    return workbook_of_columns(columns, ((name, turned(of_sheet)) for name, of_sheet in parts), sheets)
+
+
+def workbook_of_columns(
+    names: Sequence[str], parts: Iterable[tuple[str, Columns]], sheets: Sequence[str]
+) -> Iterator[bytes]:
+    """Yield a workbook, likewise, of rows that come in columns: some at a time, with the name of their sheet.
+
+    Raises:
+        OSError: there is no space for it.
+    """
     with ExitStack() as files:
         filled = _Sheets(files, sheets)
-        spellings = list(map(_spelling, range(len(columns))))
-        for batch in batches(rows, BEAT):
-            for name, of_sheet in gathered(batch).items():
-                filled.add(name, list(map("".join, spelled(of_sheet, spellings))))
+        spellings = list(map(_spelling, range(len(names))))
+        for sheet, columns in parts:
+            filled.add(sheet, list(map("".join, spelled(columns, spellings))))
             yield b""
-        yield from _zipped(columns, filled.all)
+        yield from _zipped(names, filled.all)
 
 
 class _Sheet:

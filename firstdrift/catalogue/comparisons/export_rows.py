@@ -1,6 +1,6 @@
 """The pairs of a comparison as lines of a table, one by one, as the database gives them."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from sqlalchemy.orm import Session
 
@@ -48,6 +48,12 @@ def _lines(session: Session, pair: SlicePair) -> Iterator[Line]:
             target_types.get(found.plan.target_node, ""),
             levels[found.row],
         )
+    yield from left_over_lines(pair, rows)
+
+
+def left_over_lines(pair: SlicePair, rows: Sequence[Row]) -> Iterator[UnmatchedLine]:
+    """Give the lines of what has no partner in a slice pair, of which the rows are given."""
+    levels = [level_of(row.tree.kind, row.tree.path) for row in rows]
     yield from _unmatched_nodes(pair, rows)
     matched = {row.tree.match: row for row in rows if row.tree.match is not None}
     matches = {

@@ -2,15 +2,21 @@
 
 import zlib
 from collections.abc import Iterable, Iterator
+from itertools import chain, islice
+from typing import TypeVar
 
 from sqlalchemy.orm import Session
 
+from firstdrift.catalogue.comparisons.export_columns import stored_columns
 from firstdrift.catalogue.comparisons.export_rows import richest_kind, stored_lines
 from firstdrift.catalogue.engine import open_engine, reading
-from firstdrift.exports.spreadsheets import csv_text, xlsx_bytes
+from firstdrift.comparison.table import COLUMNS
+from firstdrift.exports.spreadsheets import csv_of_columns, csv_text, xlsx_bytes, xlsx_of_columns
 from firstdrift.exports.tool_tables import layout_of
 from firstdrift.paths import encodable
-from firstdrift_server.export.wanted import Format, Wanted
+from firstdrift_server.export.wanted import Columns, Format, Wanted
+
+Item = TypeVar("Item")
 
 
 def pieces_of(database: str, wanted: Wanted) -> Iterator[bytes]:
@@ -35,11 +41,22 @@ def _pieces(session: Session, wanted: Wanted) -> Iterator[bytes]:
 
 
 def _table(session: Session, wanted: Wanted) -> Iterator[bytes]:
+    if wanted.columns is Columns.FIRSTDRIFT:
+        columns = _begun(stored_columns(session, wanted.comparison))
+        if wanted.written is Format.XLSX:
+            return xlsx_of_columns(COLUMNS, columns)
+        return (piece.encode() for piece in csv_of_columns(COLUMNS, columns))
     layout = layout_of(wanted.columns, richest_kind(session, wanted.comparison))
-    lines = stored_lines(session, wanted.comparison)
+    lines = _begun(stored_lines(session, wanted.comparison))
     if wanted.written is Format.XLSX:
         return xlsx_bytes(layout, lines)
     return (piece.encode() for piece in csv_text(layout, lines))
+
+
+def _begun(items: Iterator[Item]) -> Iterator[Item]:
+    """Read the first of them: what is wrong with the database is told while it still can be."""
+    first = list(islice(items, 1))
+    return chain(first, items)
 
 
 def _report(session: Session, wanted: Wanted) -> str:
