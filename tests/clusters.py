@@ -5,12 +5,14 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import psutil
+from distributed import Client
 
 
 class DaskCluster:
@@ -35,14 +37,30 @@ class DaskCluster:
             return True
         return False
 
-    def add_worker(self) -> None:
-        """Start a worker, with a process that starts it again when it dies."""
-        self._start("worker", self.address, "--nthreads", "1", "--local-directory", str(self._folder))
+    def add_worker(self, changes: str = "") -> None:
+        """Start a worker, with a process that starts it again when it dies.
 
-    def _start(self, kind: str, *arguments: str) -> subprocess.Popen[bytes]:
+        What it is to be like is Python that changes it before it begins.
+        """
+        options = ("--nthreads", "1", "--local-directory", str(self._folder))
+        self._start("worker", self.address, *options, changes=changes)
+
+    def wait_for_workers(self, count: int) -> None:
+        """Wait until so many workers have come."""
+        with Client(self.address, set_as_default=False) as client:
+            client.wait_for_workers(count, timeout=60)
+
+    def _start(self, kind: str, *arguments: str, changes: str = "") -> subprocess.Popen[bytes]:
         command = [sys.executable, "-m", f"distributed.cli.dask_{kind}", *arguments, "--no-dashboard"]
+        changed = Path(tempfile.mkdtemp(dir=self._folder))
+        (changed / "sitecustomize.py").write_text(changes)
+        path = os.pathsep.join([str(changed), *filter(None, [os.environ.get("PYTHONPATH")])])
         process = subprocess.Popen(
-            command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
+            command,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+            env=os.environ | {"PYTHONPATH": path},
         )
         self._processes.append(process)
         return process

@@ -14,10 +14,13 @@
 
 None is kept apart from all values. What has become of fields since is known by their names: one that this
 version does not know is passed over, one that was not known then is as it is by default.
+
+Fields that are not known yet where records are packed are left out, and put behind the rest without unpacking
+it (`with_fields`).
 """
 
 import zlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from enum import StrEnum
 from functools import cache
 from itertools import chain, compress, count, islice, repeat
@@ -71,9 +74,19 @@ class Packed(Struct, array_like=True):
     parts: dict[str, Column]
 
 
-def pack(kind: type[Struct], records: Sequence[Any]) -> bytes:
-    """Pack records of a kind."""
-    return zlib.compress(_ENCODER.encode(Packed(len(records), _fields(kind, records))), _QUICKLY)
+def pack(kind: type[Struct], records: Sequence[Any], later: Collection[str] = ()) -> bytes:
+    """Pack records of a kind; fields that are known `later` are left out."""
+    parts = _fields(kind, records)
+    for name in later:
+        del parts[name]
+    return zlib.compress(_ENCODER.encode(Packed(len(records), parts)), _QUICKLY)
+
+
+def with_fields(kind: type[Struct], packed: bytes, values: Mapping[str, Values]) -> bytes:
+    """Add fields that were left out: a value of each record for each."""
+    types = _types(kind)
+    parts = {name: _column(types[name], of_field) for name, of_field in values.items()}
+    return packed + zlib.compress(_ENCODER.encode(parts), _QUICKLY)
 
 
 def unpack(kind: type[Made], packed: bytes) -> list[Made]:
@@ -110,11 +123,17 @@ def unpack_arrays(kind: type[Struct], packed: bytes, names: Iterable[str]) -> li
 
 
 def _opened(packed: bytes) -> Packed:
-    return _DECODER.decode(zlib.decompress(packed))
+    opening = zlib.decompressobj()
+    found = _DECODER.decode(opening.decompress(packed))
+    if not opening.eof:
+        raise zlib.error("cut short")
+    if opening.unused_data:
+        found.parts |= _DECODER_OF_PARTS.decode(zlib.decompress(opening.unused_data))
+    return found
 
 
 _NOTHING = Column("none")
-_ENCODER, _DECODER = Encoder(enc_hook=str), Decoder(Packed)
+_ENCODER, _DECODER, _DECODER_OF_PARTS = Encoder(enc_hook=str), Decoder(Packed), Decoder(dict[str, Column])
 
 
 @cache

@@ -11,15 +11,15 @@ lost, the lanes end, and what they were at is done by whoever asked, as when a p
 
 import logging
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from importlib.metadata import version
 from multiprocessing.connection import Pipe
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 from uuid import uuid4
 
 from firstdrift.cluster import tasks
-from firstdrift.cluster.tasks import Said, SliceTask
+from firstdrift.cluster.tasks import Batch, Engine, Known, Said, SliceTask
 from firstdrift.comparison.session import Judgements
 from firstdrift.comparison.side_by_side import (
     Answer,
@@ -103,15 +103,14 @@ def _require_workers(client: Any, address: str) -> None:  # noqa: ANN401 (distri
     if not client.ncores():
         hint = Message.of("cluster.hint.workers", address=address)
         raise SettingsError(Message.of("cluster.no_workers", address=address), hint=hint)
-    try:
-        client.run(tasks.require_version, version("firstdrift"))
-    except SettingsError:
-        raise
-    except Exception as error:
-        raise SettingsError(
-            Message.of("cluster.cannot_work", why=f"{type(error).__name__}: {error}"),
-            hint=Message.of("cluster.hint.same_version"),
-        ) from error
+    for answer in client.run(tasks.require_version, version("firstdrift"), on_error="return").values():
+        if isinstance(answer, SettingsError):
+            raise answer
+        if isinstance(answer, Exception):
+            raise SettingsError(
+                Message.of("cluster.cannot_work", why=f"{type(answer).__name__}: {answer}"),
+                hint=Message.of("cluster.hint.same_version"),
+            ) from answer
 
 
 class _Comparison:
@@ -123,10 +122,13 @@ class _Comparison:
         self._paths = work.paths[0].absolute(), work.paths[1].absolute()
         self._work = work
         self._is_warned = False
+        self._agreeing: list[str] | None = None
+        self._engine: Engine = None
+        self._lock = threading.Lock()
 
     def task(self, position: int) -> SliceTask:
         """Describe the work on a pair of slices."""
-        listings = self._work.pairs[position]
+        listings, unknown = self._work.pairs[position], self._work.unknown
         return SliceTask(
             comparison=self._name,
             golden=self._paths[0],
@@ -134,16 +136,41 @@ class _Comparison:
             listings=listings,
             options=self._work.options,
             noise=self._work.noise.get(listings[0].coordinates, QUIET),
+            version=version("firstdrift"),
             details=self._work.details,
-            slices=self._work.slices,
+            unknown=None if unknown is None else unknown[position],
             roots=self._work.roots,
         )
+
+    def engine(self, size: int) -> Engine:
+        """Say what measures values there: what would measure them here, where slices have so many bytes."""
+        with self._lock:
+            if size and self._engine is None:
+                from firstdrift.metrics.elementwise.measure import engine_in_use, prepare_engine
+
+                prepare_engine(size * len(self._work.pairs))
+                self._engine = engine_in_use()
+            return self._engine if size else None
 
     def warn(self, error: Exception) -> None:
         """Say once that the cluster could not do something, and why: whoever asked does it."""
         if not self._is_warned:
             self._is_warned = True
             _log.warning("the cluster cannot do all of it, which is done here: %r", error)
+
+    def submit(self, function: Callable[..., object], *arguments: object) -> Any:  # noqa: ANN401
+        """Have something done by a worker, of those that agree if some do not; give its future."""
+        return self.client.submit(function, *arguments, pure=False, workers=self._agreeing)
+
+    def leave_out_others(self) -> bool:
+        """Leave out workers that came since and are of another version; tell if there are more of them."""
+        with self._lock:
+            said = self.client.run(tasks.require_version, version("firstdrift"), on_error="return")
+            agreeing = sorted(worker for worker, refusal in said.items() if refusal is None)
+            is_other = bool(agreeing) and len(agreeing) < len(said) and agreeing != self._agreeing
+            if is_other:
+                self._agreeing = agreeing
+            return is_other
 
     def result(self, future: Any) -> Any:  # noqa: ANN401
         """Wait for a task.
@@ -160,14 +187,24 @@ class _Comparison:
 
         Raises:
             ClusterLostError: the scheduler does not answer any more, and has forgotten them.
+            SettingsError: no worker that agrees is left.
         """
         from distributed import wait
 
         while any(future.status == "pending" for future in futures):
             with suppress(TimeoutError):
                 wait(futures, timeout=_LOOK_SECONDS)
+                continue
+            self._require_agreeing()
         if any(future.cancelled() for future in futures):
             raise ClusterLostError
+
+    def _require_agreeing(self) -> None:
+        agreeing = self._agreeing
+        if agreeing is not None and self.client.ncores().keys().isdisjoint(agreeing):
+            raise SettingsError(
+                Message.of("cluster.none_agrees"), hint=Message.of("cluster.hint.same_version")
+            )
 
 
 class ClusterLane(Lane):
@@ -178,7 +215,7 @@ class ClusterLane(Lane):
         self.line, self._there = Pipe()
         self._comparison = comparison
         self._said = Judgements({})
-        self._futures: tuple[Any, list[Any]] = (None, [])
+        self._prepared = _Prepared()
         threading.Thread(target=self._serve, name="cluster lane", daemon=True).start()
 
     def end(self) -> None:
@@ -194,7 +231,7 @@ class ClusterLane(Lane):
 
     def _answer(self, question: Question) -> Answer:
         try:
-            return self._prepare(question) if isinstance(question, Prepare) else self._judge(question)
+            return self._answer_by_others(question)
         except ClusterLostError:
             raise
         except Exception as error:
@@ -203,25 +240,48 @@ class ClusterLane(Lane):
             self._comparison.warn(error)
             return Refused(question.position)  # it arises again where it is done again
 
-    def _prepare(self, question: Prepare) -> Answer:
-        submit, result = self._comparison.client.submit, self._comparison.result
-        task = self._comparison.task(question.position)
-        planned = submit(tasks.plan, task, pure=False)
-        batches = result(submit(tasks.batches_of, planned, pure=False))
-        measured = [submit(tasks.measure, task, planned, *batch, pure=False) for batch in batches]
-        self._comparison.finish(measured)
-        self._futures = planned, measured
-        return Ready(question.position)
+    def _answer_by_others(self, question: Question) -> Answer:
+        """Answer; where a worker could not, that came since and is of another version, have others do it."""
+        if isinstance(question, Judge):
+            for at, known in question.said.items():
+                self._said.add(at, known)
+        answer = self._prepare if isinstance(question, Prepare) else self._judge
+        try:
+            return answer(question.position)
+        except ClusterLostError:
+            raise
+        except Exception:
+            if self._comparison.client.status != "running" or not self._comparison.leave_out_others():
+                raise
+            return answer(question.position)
 
-    def _judge(self, question: Judge) -> Answer:
-        for at, known in question.said.items():
-            self._said.add(at, known)
-        position, (planned, measured) = question.position, self._futures
-        before = {at: known for at, known in self._said.items() if at < position}
-        task = self._comparison.task(position)
-        judged = self._comparison.client.submit(
-            tasks.judge, task, position, planned, measured, before, pure=False
-        )
-        said: Said = unpack(Said, self._comparison.result(judged))
-        self._futures = (None, [])
+    def _prepare(self, position: int) -> Answer:
+        submit, comparison = self._comparison.submit, self._comparison
+        task = comparison.task(position)
+        planned = submit(tasks.plan, task)
+        batches: list[Batch] = comparison.result(submit(tasks.batches_of, task, planned))
+        engine = comparison.engine(sum(batch.size for batch in batches))
+        measured = [submit(tasks.measure, task, planned, batch, engine) for batch in batches]
+        comparison.finish(measured)
+        for failed in (future for future in measured if future.status == "error"):
+            raise failed.exception()
+        self._prepared = _Prepared(planned, measured, engine)
+        return Ready(position)
+
+    def _judge(self, position: int) -> Answer:
+        prepared, comparison = self._prepared, self._comparison
+        task = comparison.task(position)
+        earlier = self._said.before(position).bearing_on(task.listings[1].coordinates)
+        known = Known(position, earlier, prepared.engine)
+        judged = comparison.submit(tasks.judge, task, prepared.planned, prepared.measured, known)
+        said: Said = unpack(Said, comparison.result(judged))
+        self._prepared = _Prepared()
         return Judged(position, said.said, said.handed, said.seconds)
+
+
+class _Prepared(NamedTuple):
+    """What a lane has measured: futures of the plan and of the measurements, and by which engine."""
+
+    planned: Any = None
+    measured: Sequence[Any] = ()
+    engine: Engine = None

@@ -6,12 +6,12 @@
 What a function returns is the same whichever worker calls it, and however often.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 from importlib.metadata import version
 from itertools import chain
 from pathlib import Path
-from typing import Final
+from typing import Final, Literal, NamedTuple, TypeAlias
 
 from msgspec import Struct
 
@@ -20,7 +20,7 @@ from firstdrift.comparison.from_dumps import Handed
 from firstdrift.comparison.in_memory import Contents, DumpReader
 from firstdrift.comparison.outlines import outline_of
 from firstdrift.comparison.report import Options, SliceResult
-from firstdrift.comparison.session import ComparisonSession, Planned, Prepared
+from firstdrift.comparison.session import ComparisonSession, Judgements, Planned, Prepared
 from firstdrift.comparison.shown import shown
 from firstdrift.comparison.slice_results import compressed
 from firstdrift.comparison.stages import measure_pairs, plan_slice
@@ -32,6 +32,7 @@ from firstdrift.metrics.measurement import Measurement
 from firstdrift.model.slice import Coordinates, Dump, Slice, SliceListing
 from firstdrift.processes.packed import pack
 from firstdrift.verdict.baseline import Noise
+from firstdrift.verdict.earlier import Earlier
 from firstdrift.verdict.judgement import Finding, SliceJudgement
 from firstdrift.wording.message import Message
 
@@ -42,6 +43,17 @@ milliseconds."""
 
 _DUMPS_HELD: Final = 8
 
+Engine: TypeAlias = Literal["numpy", "numba"] | None
+"""What measures values, the same wherever they are measured; None where there are none."""
+
+
+class Batch(NamedTuple):
+    """Some pairs of a plan: the first, the first one behind, and how many bytes of values they have."""
+
+    start: int
+    stop: int
+    size: int
+
 
 class SliceTask(Struct, frozen=True):
     """A pair of slices, and how it is compared.
@@ -51,7 +63,10 @@ class SliceTask(Struct, frozen=True):
         golden: absolute path of the dump, as all workers see it; likewise target.
         listings: the golden and the target slice.
         noise: what a healthy run shows of the golden slice.
-        details: whether rows and pairs of tensors are sent back; likewise slices.
+        version: of firstdrift, that of whoever asks.
+        details: whether rows and pairs of tensors are sent back.
+        unknown: where they are for a catalogue, which of the two slices it does not know yet; None where they
+            are for no catalogue.
         roots: real paths of the directories outside of which nothing is read; None for no bounds.
     """
 
@@ -61,8 +76,9 @@ class SliceTask(Struct, frozen=True):
     listings: tuple[SliceListing, SliceListing]
     options: Options
     noise: Noise
+    version: str
     details: bool
-    slices: bool = False
+    unknown: tuple[bool, bool] | None = None
     roots: tuple[Path, ...] | None = None
 
 
@@ -88,15 +104,16 @@ def plan(task: SliceTask) -> ReadPlan:
 
     Raises:
         DumpUnreadableError: one of the slices is damaged.
+        SettingsError: this is another version of firstdrift; likewise of all the functions below.
     """
-    confine_process(task.roots)
+    _begin(task)
     clock = Clock()
     with clock.measure("index"):
         golden, of_golden = _read(task.comparison, task.golden, task.listings[0])
         target, of_target = _read(task.comparison, task.target, task.listings[1])
     with clock.measure("match"):
         planned = plan_slice(golden, target, task.options)
-    slices = (golden, target) if task.slices else None
+    slices = None if task.unknown is None else (golden, target)
     return ReadPlan(planned, (of_golden, of_target), slices, clock.seconds)
 
 
@@ -114,6 +131,22 @@ def _opened(comparison: str, dump: Path) -> Dump:
     return open_dump(dump)
 
 
+def _begin(task: SliceTask, engine: Engine = None) -> None:
+    """Do as the one who asks would.
+
+    Raises:
+        SettingsError: this is another version of firstdrift, or lacks the engine.
+    """
+    require_version(task.version)
+    confine_process(task.roots)
+    if engine is None:
+        return
+    from firstdrift.metrics.elementwise.measure import choose_engine
+
+    if not choose_engine(engine):
+        raise SettingsError(Message.of("cluster.no_engine"), hint=Message.of("cluster.hint.engine"))
+
+
 def require_version(asked: str) -> None:
     """Refuse to work for another version of firstdrift, whose records and rules differ.
 
@@ -128,53 +161,51 @@ def require_version(asked: str) -> None:
         )
 
 
-def batches_of(planned: ReadPlan) -> list[tuple[int, int]]:
-    """Cut the pairs of a plan into batches: first pair, and the first one behind."""
+def batches_of(task: SliceTask, planned: ReadPlan) -> list[Batch]:
+    """Cut the pairs of a plan into batches."""
+    _begin(task)
     pairs = planned.planned.plan.pairs
     batches, start, size = [], 0, 0
     for at, pair in enumerate(pairs, start=1):
         size += pair.data_bytes
         if size >= BATCH_BYTES or at - start >= BATCH_PAIRS:
-            batches.append((start, at))
+            batches.append(Batch(start, at, size))
             start, size = at, 0
-    return [*batches, (start, len(pairs))] if start < len(pairs) else batches
+    return [*batches, Batch(start, len(pairs), size)] if start < len(pairs) else batches
 
 
-def measure(task: SliceTask, planned: ReadPlan, start: int, stop: int) -> list[Measurement]:
-    """Measure the pairs start..stop-1 of a plan."""
-    confine_process(task.roots)
-    compared = planned.planned.plan
-    size = sum(pair.data_bytes for pair in compared.pairs[start:stop])
-    if size:
-        from firstdrift.metrics.elementwise.measure import prepare_engine
+def measure(task: SliceTask, planned: ReadPlan, batch: Batch, engine: Engine) -> list[Measurement]:
+    """Measure a batch of the pairs of a plan."""
+    _begin(task, engine)
+    return measure_pairs(planned.planned.plan, batch.start, batch.stop)
 
-        prepare_engine(size)
-    return measure_pairs(compared, start, stop)
+
+class Known(Struct, frozen=True, eq=False):
+    """What is known of a pair of slices when it is judged.
+
+    Attributes:
+        position: in the comparison.
+        earlier: what is said of those before.
+        engine: by which it was measured.
+    """
+
+    position: int
+    earlier: Earlier
+    engine: Engine
 
 
 def judge(
-    task: SliceTask,
-    position: int,
-    planned: ReadPlan,
-    batches: Sequence[Sequence[Measurement]],
-    before: Mapping[int, SliceJudgement],
+    task: SliceTask, planned: ReadPlan, batches: Sequence[Sequence[Measurement]], known: Known
 ) -> bytes:
-    """Judge a pair of slices: what is `Said`, as bytes.
-
-    Args:
-        task: which slices, and how.
-        position: of them, in the comparison.
-        planned: what is compared.
-        batches: the measurements, in order.
-        before: what is said of the slices before, by position.
-    """
-    confine_process(task.roots)
+    """Judge a pair of slices that was measured in batches: what is `Said`, as bytes."""
+    _begin(task, known.engine)
     clock = Clock()
     clock.add(planned.seconds)
     storage = _OneSlice(task, planned)
-    session = ComparisonSession(storage, task.options.rules, task.options.thresholds, known=before)
+    session = ComparisonSession(storage, task.options.rules, task.options.thresholds)
+    session.judged = Judgements.after(known.earlier)
     measured = tuple(chain.from_iterable(batches))
-    judgement = session.judge(position, Prepared(planned.planned, measured, clock))
+    judgement = session.judge(known.position, Prepared(planned.planned, measured, clock))
     return pack(Said(judgement, storage.handed, clock.seconds))
 
 
@@ -206,10 +237,16 @@ class _OneSlice:
         return shown(pair, measured)
 
     def keep(self, position: int, result: SliceResult, clock: Clock) -> None:
-        del position, clock
-        packed = compressed(result) if self._task.details else None
+        del position
         planned = self._planned
-        self.handed = pack(Handed(planned.contents, outline_of(result), packed, planned.slices))
+        if self._task.unknown is not None and planned.slices is not None:
+            from firstdrift.catalogue.comparisons.packed_slices import pack_from_here
+
+            with clock.measure("store"):
+                self.handed = pack_from_here(result, planned.slices, self._task.unknown)
+            return
+        packed = compressed(result) if self._task.details else None
+        self.handed = pack(Handed(planned.contents, outline_of(result), packed))
 
     def settle(self, position: int, bad: Finding) -> None:
         raise NotImplementedError  # whoever knows all slices does

@@ -98,7 +98,7 @@ def compare_dumps(
     """
     _require_names(additions.algorithms)
     paths = _at_hand(places[0], progress), _at_hand(places[1], progress)
-    noise = {} if baseline is None else _noise(paths[0], baseline, options, progress)
+    noise = {} if baseline is None else _noise(paths[0], baseline, options, progress, crew)
     clock = Clock("index", "match", "measure")
     with clock.measure("index"):
         readers = DumpReader(open_dump(paths[0])), DumpReader(open_dump(paths[1]))
@@ -211,14 +211,19 @@ def _measuring(progress: Callable[[Progress], None], slices: int) -> Callable[[i
 
 
 def _noise(
-    golden: Path, baseline: Path | str, options: Options, progress: Callable[[Progress], None]
+    golden: Path,
+    baseline: Path | str,
+    options: Options,
+    progress: Callable[[Progress], None],
+    crew: "Crew | None",
 ) -> dict[Coordinates, Noise]:
     """Compare a healthy run with the golden one, and take its errors for noise.
 
     What was said of matching target nodes does not hold for its nodes.
     """
     matching = replace(options.matching, mappings=(), edits=(), token_offset=0, target_layout=None)
-    report = compare_dumps((golden, baseline), Options(matching=matching, level=options.level), progress)
+    chosen = Options(matching=matching, level=options.level)
+    report = compare_dumps((golden, baseline), chosen, progress, crew=crew)
     return {
         result.plan.golden.coordinates: noise_of(result.rows, result.judgement.rows)
         for result in report.slices

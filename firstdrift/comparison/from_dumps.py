@@ -6,7 +6,7 @@ from functools import partial
 from itertools import chain
 from math import ceil
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -28,6 +28,9 @@ from firstdrift.parallel.slices import read_slice
 from firstdrift.processes.copies import share_work
 from firstdrift.processes.packed import pack, unpack
 from firstdrift.verdict.baseline import Noise
+
+if TYPE_CHECKING:
+    from firstdrift.comparison.side_by_side import Judged
 
 _BATCH = 32
 _WORTH_SHARING: Final = 200
@@ -52,7 +55,6 @@ class Handed(Struct, frozen=True):
     contents: tuple[tuple[Contents, ...], tuple[Contents, ...]]
     outline: SliceOutline
     result: bytes | None
-    slices: tuple[Slice, Slice] | None = None
 
 
 class FromDumps(InMemory):
@@ -142,9 +144,9 @@ class FromDumps(InMemory):
         del position
         return self._handed
 
-    def take(self, position: int, kept: bytes) -> None:
+    def take(self, answer: "Judged") -> None:
         """Keep here what a lane handed over."""
-        handed = unpack(Handed, kept)
+        position, handed = answer.position, unpack(Handed, answer.kept)
         for reader, contents in zip(self._readers, handed.contents, strict=True):
             reader.contents += contents
         self.outlines[position] = handed.outline

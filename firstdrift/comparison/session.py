@@ -87,6 +87,13 @@ class Judgements(dict[int, SliceJudgement]):
         self._earlier, self._last = Earlier(), -1
         self._is_in_order = not known
 
+    @classmethod
+    def after(cls, earlier: Earlier) -> "Judgements":
+        """Begin after pairs of which it is known what they bear on the next."""
+        begun = cls({})
+        begun._earlier = earlier
+        return begun
+
     def add(self, position: int, said: SliceJudgement) -> None:
         """Add what is said of a pair, and forget parameters that no later step is held against."""
         self[position] = said

@@ -90,7 +90,7 @@ Answer: TypeAlias = Doing | Ready | Judged | Refused
 class Taker(Protocol):
     """Keeps what lanes hand over."""
 
-    def take(self, position: int, kept: bytes) -> None:
+    def take(self, answer: Judged) -> None:
         """Keep here what a lane handed over of a pair of slices."""
 
 
@@ -112,7 +112,8 @@ class Work(Struct, frozen=True):
         pairs: the golden and the target slice of each pair.
         noise: what a healthy run shows of golden slices.
         details: whether rows and pairs of tensors are asked for, beside what is said of slices.
-        slices: whether the slices themselves are, too.
+        unknown: for a catalogue, which of the two slices of each pair it does not know yet; None where there
+            is no catalogue.
         roots: real paths of the directories outside of which nothing is read; None for no bounds.
     """
 
@@ -121,7 +122,7 @@ class Work(Struct, frozen=True):
     pairs: tuple[tuple[SliceListing, SliceListing], ...]
     noise: Mapping[Coordinates, Noise]
     details: bool
-    slices: bool = False
+    unknown: tuple[tuple[bool, bool], ...] | None = None
     roots: tuple[Path, ...] | None = None
 
 
@@ -270,7 +271,7 @@ class SideBySide:
     def _accept(self, answer: Judged) -> None:
         self._session.judged.add(answer.position, answer.said)
         self._session.clock.add(answer.seconds)
-        self._taker.take(answer.position, answer.kept)
+        self._taker.take(answer)
 
     def _hand_out(self, waiting: deque[int]) -> None:
         """Let idle lanes prepare what comes next, unless what was said of it still holds."""

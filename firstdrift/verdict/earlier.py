@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from firstdrift.model.slice import Coordinates
 from firstdrift.verdict.comparable import When, by_input, in_order, time_of
 from firstdrift.verdict.evidence import Before
-from firstdrift.verdict.judgement import SliceJudgement
+from firstdrift.verdict.judgement import Counts, SliceJudgement
 from firstdrift.verdict.systematic import OF_WEIGHTS, PRODUCTS
 from firstdrift.verdict.training import Training
 
@@ -78,6 +78,24 @@ class Earlier:
             for old in sorted(trained)[:-_TIMES_KEPT]:
                 del trained[old]
 
+    def bearing_on(self, at: Coordinates) -> "Earlier":
+        """Leave out what has no bearing on the slice at some coordinates: to be sent to where it is judged.
+
+        However many slices there were, little is left while all of them were given the same; from then on it
+        is what each of them was given, and chose.
+        """
+        few = Earlier()
+        few.has_training, few._of_weights, few._roundoff = self.has_training, self._of_weights, self._roundoff
+        few._first_origin, few._first_unlike = self._first_origin, self._first_unlike
+        if self._may_be_other_input(at):
+            few._judged = [_input_of(one) for one in self._judged if time_of(one.coordinates) <= time_of(at)]
+        rank, before = _rank(at), self._before(at)
+        if (chose := self._chose(at)) is not None:
+            few._choices[rank].append(replace(_input_of(chose), choice=chose.choice, training=chose.training))
+        if before is not None:
+            few._trained[rank][before] = self._trained[rank][before]
+        return few
+
     def context(self, at: Coordinates) -> Context:
         """Say what bears on the slice at some coordinates."""
         chose = self._chose(at)
@@ -90,11 +108,15 @@ class Earlier:
 
     def _training(self, at: Coordinates) -> Training | None:
         """Return what the step before shows, on the same rank; after a fault that excuses nothing."""
-        now, trained = time_of(at), self._trained[_rank(at)]
+        before = self._before(at)
+        return None if before is None else self._trained[_rank(at)][before]
+
+    def _before(self, at: Coordinates) -> When | None:
+        """Say when the step before was, unless an error began before."""
+        now = time_of(at)
         if self._first_origin is not None and self._first_origin < now:
             return None
-        before = [when for when in trained if when < now]
-        return trained[max(before)] if before else None
+        return max((when for when in self._trained[_rank(at)] if when < now), default=None)
 
     def _chose(self, at: Coordinates) -> SliceJudgement | None:
         """Return the first slice before in which another expert was chosen.
@@ -106,17 +128,38 @@ class Earlier:
 
     def is_other_input(self, judged: SliceJudgement) -> bool:
         """Tell whether a slice runs on another input, because of what the two runs did before."""
-        if self._first_unlike is None or self._first_unlike > time_of(judged.coordinates):
+        if not self._may_be_other_input(judged.coordinates):
             return False
         before = [one for one in self._judged if time_of(one.coordinates) <= time_of(judged.coordinates)]
         _, comparable = by_input(in_order([*before, judged]))
         return not any(one is judged for one in comparable)
+
+    def _may_be_other_input(self, at: Coordinates) -> bool:
+        return self._first_unlike is not None and self._first_unlike <= time_of(at)
 
 
 def without_parameters(judged: SliceJudgement) -> SliceJudgement:
     """Leave out the parameters of a step of training, which only the next one is held against."""
     training = judged.training
     return judged if training is None else replace(judged, training=replace(training, parameters={}))
+
+
+def _input_of(judged: SliceJudgement) -> SliceJudgement:
+    """Keep what shows which input a slice was given, and what it makes the next one's."""
+    return SliceJudgement(
+        judged.coordinates,
+        rows=(),
+        pairs=(),
+        counts=Counts(),
+        worst=None,
+        roundoff=judged.roundoff,
+        golden_token=judged.golden_token,
+        target_token=judged.target_token,
+        inputs_agree=judged.inputs_agree,
+        input_difference=judged.input_difference,
+        positions=judged.positions,
+        unlike=judged.unlike,
+    )
 
 
 def _is_alike(judged: SliceJudgement) -> bool:

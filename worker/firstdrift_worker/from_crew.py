@@ -4,11 +4,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from firstdrift.catalogue.comparisons.records import Comparison
-from firstdrift.comparison.from_dumps import Handed
-from firstdrift.comparison.side_by_side import Work
-from firstdrift.comparison.slice_results import restored
+from firstdrift.comparison.side_by_side import Judged, Work
 from firstdrift.matching.plan import SlicePairing
-from firstdrift.processes.packed import unpack
 from firstdrift_worker.storage import CatalogueStorage
 
 
@@ -24,7 +21,7 @@ def work_of_crew(
         pairs=pairing.pairs,
         noise={place: storage.noise(place) for place in places} if healthy else {},
         details=True,
-        slices=True,
+        unknown=tuple(storage.unknown()),
         roots=None if roots is None else tuple(roots),
     )
 
@@ -36,9 +33,6 @@ class FromCrew:
         """Prepare."""
         self._storage = storage
 
-    def take(self, position: int, kept: bytes) -> None:
+    def take(self, answer: Judged) -> None:
         """Keep what was found of a pair of slices."""
-        handed: Handed = unpack(Handed, kept)
-        if handed.result is None or handed.slices is None:
-            raise ValueError("rows, pairs and slices were asked for")
-        self._storage.add(position, restored(handed.result), handed.slices)
+        self._storage.add(answer)

@@ -7,6 +7,7 @@ from msgspec.structs import replace
 
 from firstdrift.catalogue.comparisons import results
 from firstdrift.catalogue.comparisons.baselines import load_noise
+from firstdrift.catalogue.comparisons.packed_slices import FromElsewhere, PackedSlice, pack_slice
 from firstdrift.catalogue.comparisons.records import Comparison
 from firstdrift.catalogue.comparisons.results import SavedSlice, SlicePlace
 from firstdrift.catalogue.dumps import records as dumps
@@ -15,12 +16,12 @@ from firstdrift.catalogue.matches.match_preview import unchanged_slice
 from firstdrift.comparison.clock import Clock
 from firstdrift.comparison.report import SliceResult
 from firstdrift.comparison.session import Planned, without_details
-from firstdrift.comparison.stages import count_unreadable, plan_slice
+from firstdrift.comparison.side_by_side import Judged
+from firstdrift.comparison.stages import plan_slice
 from firstdrift.groups import not_in
 from firstdrift.matching.plan import Messages, SlicePairing, SlicePlan, TensorPair
 from firstdrift.metrics.measurement import Measurement, MeasurementKind
 from firstdrift.model.slice import Coordinates, Slice
-from firstdrift.model.tensor import TensorRecord
 from firstdrift.processes.packed import pack, unpack
 from firstdrift.verdict.baseline import Noise
 from firstdrift.verdict.judgement import Finding, SliceJudgement
@@ -108,7 +109,7 @@ class CatalogueStorage:
         """Measure what has not been measured before, and keep it as it comes."""
         ids = self.slice_ids[position]
         keys = results.pair_keys(plan.pairs)
-        measured = self._measured_before(ids, plan, keys)
+        measured, last = self._measured_before(ids, plan, keys)
         new = not_in(range(len(plan.pairs)), measured)
         bytes_here = sum(plan.pairs[index].data_bytes for index in new)
         bytes_to_come = bytes_here * (len(self.slice_ids) - position)
@@ -118,7 +119,7 @@ class CatalogueStorage:
             of_chunk = dict(zip(chunk.indexes, measurements, strict=True))
             with self._work.writing() as session:
                 by_key = {keys[index]: measurement for index, measurement in of_chunk.items()}
-                results.add_measurements(session, *ids, by_key)
+                last = results.add_measurements(session, *ids, by_key, last)
             measured |= of_chunk
             left -= len(of_chunk)
             self._progress(position, 1 - left / len(new), Message.of("stage.measuring", left=left))
@@ -128,15 +129,17 @@ class CatalogueStorage:
 
     def _measured_before(
         self, ids: tuple[int, int], plan: SlicePlan, keys: Sequence[bytes]
-    ) -> dict[int, Measurement]:
-        """Return the measurements that are there already, by position of the pair."""
+    ) -> tuple[dict[int, Measurement], int]:
+        """Return the measurements that are there already, by position of the pair, and their last block."""
         with reading(self._work.engine) as session:
             known = results.load_measurements(session, *ids)
-        return {
+            last = results.last_block(session, *ids)
+        found = {
             index: known[key]
             for index, (key, pair) in enumerate(zip(keys, plan.pairs, strict=True))
             if key in known and _is_still_good(known[key], pair)
         }
+        return found, last
 
     def noise(self, golden: Coordinates) -> Noise:
         """Read what a healthy run shows of a golden slice."""
@@ -156,28 +159,35 @@ class CatalogueStorage:
         if self._slices is None:
             return
         with clock.measure("store"):
-            place = self._place(position)
-            results.save_slice(self._work.writing, place, result, self._slices, clock.seconds)
+            packed = pack_slice(result, self._slices)
         self._slices = None
-        said = without_details(result.judgement)
-        self.saved[position] = SavedSlice(said, count_unreadable(result), clock.seconds)
+        self._save(position, without_details(result.judgement), packed, clock)
 
-    def add(self, position: int, result: SliceResult, slices: tuple[Slice, Slice]) -> None:
+    def add(self, answer: Judged) -> None:
         """Keep what was read, measured and judged elsewhere."""
+        position, clock = answer.position, Clock()
+        clock.add(answer.seconds)
+        found: FromElsewhere = unpack(FromElsewhere, answer.kept)
         ids = self.slice_ids[position]
-        for slice_id, read in zip(ids, slices, strict=True):
-            with reading(self._work.engine) as session:
-                known = dumps.get_slice(session, slice_id)
-            if known.nodes is None:
-                dumps.add_nodes(self._work.writing, slice_id, read)
-        with reading(self._work.engine) as session:
-            before = results.load_measurements(session, *ids)
-        measured = zip(results.pair_keys(result.plan.pairs), result.measurements, strict=True)
-        if new := {key: one for key, one in measured if before.get(key) != one}:
+        with clock.measure("store"):
+            for slice_id, read in zip(ids, found.slices, strict=True):
+                if read is not None:
+                    dumps.add_packed_nodes(self._work.writing, slice_id, read)
             with self._work.writing() as session:
-                results.add_measurements(session, *ids, new)
-        self._slices = slices
-        self.keep(position, replace(result, plan=_with_records_of(result.plan, slices)), Clock())
+                results.add_packed_measurements(session, *ids, found.measured)
+        self._save(position, answer.said, found.packed, clock)
+
+    def _save(self, position: int, said: SliceJudgement, packed: PackedSlice, clock: Clock) -> None:
+        with clock.measure("store"):
+            place = self._place(position)
+            saved = results.save_slice(self._work.writing, place, said, packed, clock.seconds)
+        self.saved[position] = replace(saved, seconds=clock.seconds)
+
+    def unknown(self) -> list[tuple[bool, bool]]:
+        """Say of each pair which of the two slices the catalogue does not know yet."""
+        of_dumps = (self._golden.slices.values(), self._target.slices.values())
+        new = {one.id for slices in of_dumps for one in slices if one.nodes is None}
+        return [(golden in new, target in new) for golden, target in self.slice_ids]
 
     def divide(self, tell: Callable[[int, int, int], None]) -> None:
         """Know that this is a lane, which tells another process how far it is."""
@@ -187,9 +197,9 @@ class CatalogueStorage:
         """Give what the catalogue does not tell of a pair that was kept in a lane."""
         return pack(self.saved.pop(position))
 
-    def take(self, position: int, kept: bytes) -> None:
+    def take(self, answer: Judged) -> None:
         """Know what a lane kept of a pair."""
-        self.saved[position] = unpack(SavedSlice, kept)
+        self.saved[answer.position] = unpack(SavedSlice, answer.kept)
 
     def settle(self, position: int, bad: Finding) -> None:
         """Let the logits of a pair be bad."""
@@ -206,23 +216,6 @@ class CatalogueStorage:
 
     def _progress(self, position: int, share: float, stage: Message) -> None:
         self._work.progress(position, len(self.slice_ids), share, stage)
-
-
-def _with_records_of(plan: SlicePlan, slices: tuple[Slice, Slice]) -> SlicePlan:
-    """Let the pairs of a plan that came from elsewhere hold the very tensors of its slices."""
-    own = [{(node.name, one.label): one for node in read.nodes for one in node.tensors} for read in slices]
-
-    def of(side: int, node: str, record: TensorRecord) -> TensorRecord:
-        found = own[side].get((node, record.label))
-        return found if found == record else record
-
-    pairs = (
-        replace(
-            pair, golden=of(0, pair.golden_node, pair.golden), target=of(1, pair.target_node, pair.target)
-        )
-        for pair in plan.pairs
-    )
-    return replace(plan, pairs=tuple(pairs))
 
 
 def _is_still_good(measurement: Measurement, pair: TensorPair) -> bool:

@@ -1,8 +1,8 @@
 """What is kept of a judged pair of slices, as it is packed: rows, pairs, and the rest of the plan."""
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Any, Final
 
 from msgspec import DecodeError, Struct
 from msgspec.msgpack import Decoder, Encoder
@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from firstdrift.catalogue.blocks import split
 from firstdrift.catalogue.comparisons.measurements import Place
-from firstdrift.catalogue.packing import pack
+from firstdrift.catalogue.packing import pack, with_fields
 from firstdrift.comparison.report import SliceResult
 from firstdrift.matching.plan import Messages, NodeMatch, Origin, SlicePlan, TensorPair
 from firstdrift.metrics.measurement import MeasurementKind
@@ -127,13 +127,11 @@ def row_of_match(result: SliceResult) -> dict[int | None, int]:
     return {row.match: row.index for row in result.rows}
 
 
-def kept_pairs(
-    result: SliceResult, slices: tuple[Slice, Slice], measured: Sequence[Place]
-) -> Iterator[KeptPair]:
-    """Put together what is kept of the pairs of tensors of a slice pair."""
+def kept_pairs(result: SliceResult, slices: tuple[Slice, Slice]) -> Iterator[KeptPair]:
+    """Put together what is kept of the pairs of tensors of a slice pair, but for where measurements are."""
     rows = row_of_match(result)
     golden, target = map(_Places, slices)
-    for pair, judged, place in zip(result.plan.pairs, result.judgement.pairs, measured, strict=True):
+    for pair, judged in zip(result.plan.pairs, result.judgement.pairs, strict=True):
         of_golden = golden.own(pair.golden_node, pair.golden)
         of_target = target.own(pair.target_node, pair.target)
         is_whole = of_golden is None or of_target is None or _is_more(pair)
@@ -150,8 +148,11 @@ def kept_pairs(
             pair.transform,
             pair.incomparable,
             judged,
-            *place,
+            *_NOWHERE_YET,
         )
+
+
+_NOWHERE_YET: Place = (0, 0)
 
 
 class _Places:
@@ -187,16 +188,31 @@ def row_blocks(rows: Sequence[KeptRow]) -> dict[str, list[Any]]:
     return {"first": list(blocks), "content": [pack(KeptRow, block) for block in blocks.values()]}
 
 
-def pair_blocks(pairs: Sequence[KeptPair]) -> dict[str, list[Any]]:
-    """Pack pairs of tensors, likewise."""
+def pair_blocks(pairs: Sequence[KeptPair], later: Collection[str] = ()) -> dict[str, list[Any]]:
+    """Pack pairs of tensors, likewise; fields that are known `later` are left out."""
     blocks = dict(split(pairs, _PAIRS_IN_A_BLOCK))
     return {
         "first": list(blocks),
         "incomparable": [
             sum(pair.judgement.verdict is Verdict.INCOMPARABLE for pair in block) for block in blocks.values()
         ],
-        "content": [pack(KeptPair, block) for block in blocks.values()],
+        "content": [pack(KeptPair, block, later) for block in blocks.values()],
     }
+
+
+PLACE_OF_MEASUREMENT: Final = ("block", "place")
+
+
+def with_places(blocks: Mapping[str, list[Any]], places: Sequence[Place]) -> dict[str, list[Any]]:
+    """Say in blocks of pairs where the measurement of each is, which had been left out."""
+    ends = [*blocks["first"][1:], len(places)]
+    pieces = zip(blocks["content"], blocks["first"], ends, strict=True)
+    return {**blocks, "content": [_with_places(packed, places[first:end]) for packed, first, end in pieces]}
+
+
+def _with_places(packed: bytes, places: Sequence[Place]) -> bytes:
+    fields = zip(PLACE_OF_MEASUREMENT, zip(*places, strict=True), strict=True)
+    return with_fields(KeptPair, packed, dict(fields))
 
 
 def with_bad_row(rows: Sequence[KeptRow], bad: Finding, pair: int | None) -> list[KeptRow]:

@@ -5,16 +5,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from hashlib import blake2b
 from typing import Any
 
-from sqlalchemy import select
+from msgspec import Struct
+from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
 from firstdrift.catalogue.blocks import split
 from firstdrift.catalogue.bulk import insert_many
 from firstdrift.catalogue.codec import to_text
 from firstdrift.catalogue.packing import pack, unpack
-from firstdrift.catalogue.tables import MeasurementBlockEntry
+from firstdrift.catalogue.tables import MeasurementBlockEntry, SliceEntry
 from firstdrift.matching.plan import TensorPair
-from firstdrift.metrics.measurement import Measurement
+from firstdrift.metrics.measurement import Measurement, MeasurementKind
 
 MEASUREMENTS_VERSION = 14
 """Counts up when measuring gives other numbers than before, so that old ones are not taken for new."""
@@ -53,22 +54,97 @@ def _digest(content: bytes) -> bytes:
     return blake2b(content, digest_size=16).digest()
 
 
-def add_measurements(
-    session: Session, golden: int, target: int, measured: Mapping[bytes, Measurement]
-) -> None:
-    """Keep measurements of pairs of two indexed slices, by pair key; they hold instead of those before."""
+class PackedMeasurements(Struct, frozen=True):
+    """Measurements in blocks: which pairs are in each, and what was measured of them."""
+
+    keys: tuple[bytes, ...] = ()
+    content: tuple[bytes, ...] = ()
+
+
+def pack_measurements(measured: Mapping[bytes, Measurement]) -> PackedMeasurements:
+    """Pack measurements, by pair key."""
     blocks = [dict(block) for _, block in split(list(measured.items()), _LENGTH)]
-    columns = {
-        "keys": [b"".join(block) for block in blocks],
-        "content": [pack(Measurement, list(block.values())) for block in blocks],
-    }
+    return PackedMeasurements(
+        tuple(b"".join(block) for block in blocks),
+        tuple(pack(Measurement, list(block.values())) for block in blocks),
+    )
+
+
+def add_measurements(
+    session: Session, golden: int, target: int, measured: Mapping[bytes, Measurement], after: int = 0
+) -> int:
+    """Keep measurements of pairs of two indexed slices, by pair key; they hold instead of those before.
+
+    What somebody else has measured since is not kept again.
+
+    Args:
+        session: a writing session.
+        golden: id of the golden slice.
+        target: id of the target slice.
+        measured: what was measured.
+        after: the last block that there was when it was begun to measure.
+
+    Returns:
+        The last block that there is now.
+    """
+    _hold(session, golden)
+    others = _load(session, golden, target, after)
+    new = {key: one for key, one in measured.items() if not _is_known(one, others.get(key))}
+    return _insert(session, golden, target, pack_measurements(new))
+
+
+def add_packed_measurements(session: Session, golden: int, target: int, packed: PackedMeasurements) -> None:
+    """Keep measurements as they were packed, or, where some of their pairs are known, what is new of them."""
+    _hold(session, golden)
+    keys = frozenset().union(*map(_keys, packed.keys))
+    if not keys.isdisjoint(places_of(session, golden, target)):
+        before = _load(session, golden, target)
+        packed = pack_measurements(
+            {key: one for key, one in _unpacked(packed) if not _is_same(one, before.get(key))}
+        )
+    _insert(session, golden, target, packed)
+
+
+def _unpacked(packed: PackedMeasurements) -> Iterator[tuple[bytes, Measurement]]:
+    for keys, content in zip(packed.keys, packed.content, strict=True):
+        yield from zip(_keys(keys), unpack(Measurement, content), strict=True)
+
+
+def _hold(session: Session, golden: int) -> None:
+    """Let nobody else add measurements of a golden slice until the end of the transaction."""
+    session.execute(select(SliceEntry.id).where(SliceEntry.id == golden).with_for_update(key_share=True))
+
+
+def _is_known(one: Measurement, known: Measurement | None) -> bool:
+    """Tell whether what is known is as good: that the data could not be read may be so no longer."""
+    unread = MeasurementKind.INCOMPARABLE
+    return known is not None and (known.kind is not unread or one.kind is unread)
+
+
+def _is_same(one: Measurement, known: Measurement | None) -> bool:
+    return one == known or repr(one) == repr(known)  # NaN differs from itself
+
+
+def _insert(session: Session, golden: int, target: int, packed: PackedMeasurements) -> int:
+    columns = {"keys": packed.keys, "content": packed.content}
     insert_many(session, MeasurementBlockEntry, columns, golden_id=golden, target_id=target)
+    return last_block(session, golden, target)
+
+
+def last_block(session: Session, golden: int, target: int) -> int:
+    """Return the last block of measurements of two indexed slices; 0 if there is none."""
+    here = (_BLOCKS.golden_id == golden, _BLOCKS.target_id == target)
+    return session.scalar(select(func.max(_BLOCKS.id)).where(*here)) or 0
 
 
 def load_measurements(session: Session, golden: int, target: int) -> dict[bytes, Measurement]:
     """Give what has been measured of two indexed slices, by pair key."""
+    return _load(session, golden, target)
+
+
+def _load(session: Session, golden: int, target: int, after: int = 0) -> dict[bytes, Measurement]:
     found: dict[bytes, Measurement] = {}
-    for keys, content in _blocks(session, golden, target, _BLOCKS["keys"], _BLOCKS.content):
+    for keys, content in _blocks(session, golden, target, _BLOCKS["keys"], _BLOCKS.content, after=after):
         found |= zip(_keys(keys), unpack(Measurement, content), strict=True)
     return found
 
@@ -81,8 +157,14 @@ def places_of(session: Session, golden: int, target: int) -> dict[bytes, Place]:
     return found
 
 
-def _blocks(session: Session, golden: int, target: int, *columns: Any) -> Iterator[tuple[Any, ...]]:  # noqa: ANN401
-    here = (_BLOCKS.golden_id == golden, _BLOCKS.target_id == target)
+def _blocks(
+    session: Session,
+    golden: int,
+    target: int,
+    *columns: Any,  # noqa: ANN401
+    after: int = 0,
+) -> Iterator[tuple[Any, ...]]:
+    here = (_BLOCKS.golden_id == golden, _BLOCKS.target_id == target, _BLOCKS.id > after)
     return iter(session.execute(select(*columns).where(*here).order_by(_BLOCKS.id)))
 
 

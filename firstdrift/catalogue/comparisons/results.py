@@ -18,21 +18,23 @@ from sqlalchemy.orm import Session
 from firstdrift.catalogue.bulk import insert_in_batches, insert_many
 from firstdrift.catalogue.columns import Now
 from firstdrift.catalogue.comparisons.kept import (
-    kept_pairs,
-    kept_rows,
-    pack_rest,
     pair_blocks,
     row_blocks,
     with_bad_pair,
     with_bad_row,
+    with_places,
 )
 from firstdrift.catalogue.comparisons.measurements import (
+    KEY_BYTES,
     add_measurements,
+    add_packed_measurements,
+    last_block,
     load_measurements,
     pair_keys,
     places_of,
 )
 from firstdrift.catalogue.comparisons.overview import overview_of, pack_overview
+from firstdrift.catalogue.comparisons.packed_slices import PackedSlice
 from firstdrift.catalogue.comparisons.planned import version_of_plans
 from firstdrift.catalogue.comparisons.tree import all_kept_pairs, all_kept_rows
 from firstdrift.catalogue.tables import (
@@ -44,16 +46,15 @@ from firstdrift.catalogue.tables import (
     SliceEntry,
     SlicePairEntry,
 )
-from firstdrift.comparison.report import DumpSummary, SliceResult
+from firstdrift.comparison.report import DumpSummary
 from firstdrift.comparison.session import without_details
-from firstdrift.comparison.stages import count_unreadable
 from firstdrift.errors import JobLostError
 from firstdrift.matching.plan import Messages, SlicePairing
-from firstdrift.model.slice import RECORDED_ORDER, Coordinates, Dump, Slice
-from firstdrift.verdict.judgement import Counts, Finding, Findings, NodeClass, SliceJudgement, Verdict
+from firstdrift.model.slice import RECORDED_ORDER, Coordinates, Dump
+from firstdrift.verdict.judgement import Counts, Finding, Findings, SliceJudgement, Verdict
 from firstdrift.wording.message import Message
 
-__all__ = ["add_measurements", "load_measurements", "pair_keys"]
+__all__ = ["add_measurements", "add_packed_measurements", "last_block", "load_measurements", "pair_keys"]
 
 
 class SlicePlace(Struct, frozen=True):
@@ -139,33 +140,32 @@ def origins_known(session: Session, golden: int, target: int) -> list[Finding]:
 def save_slice(
     writing: Callable[[], AbstractContextManager[Session]],
     place: SlicePlace,
-    result: SliceResult,
-    slices: tuple[Slice, Slice],
+    said: SliceJudgement,
+    packed: PackedSlice,
     seconds: Mapping[str, float],
-) -> None:
+) -> SavedSlice:
     """Keep all that is known of a slice pair, of which the measurements must be there already.
 
     Rows and pairs come in several transactions; the last one shows them in place of the old ones.
     """
-    entry = _slice_pair_entry(place, result, seconds)
+    entry = _slice_pair_entry(place, said, packed, seconds)
     with writing() as session:
         _require_revision(session, place.comparison_id, place.revision)
         session.add(entry)
         session.flush()
         measured = places_of(session, place.golden, place.target)
-    places = list(map(measured.__getitem__, pair_keys(result.plan.pairs)))
-    rows, pairs = kept_rows(result, slices), list(kept_pairs(result, slices, places))
-    insert_in_batches(writing, RowBlockEntry, row_blocks(rows), slice_pair_id=entry.id)
-    insert_in_batches(writing, PairBlockEntry, pair_blocks(pairs), slice_pair_id=entry.id)
-    overview = overview_of(result.judgement, rows, ((pair.row, pair.judgement) for pair in pairs))
-    rest = pack_rest(result.plan)
+    places = list(map(measured.__getitem__, packed.pair_keys()))
+    pairs = with_places(packed.pairs.columns(), places)
+    insert_in_batches(writing, RowBlockEntry, packed.rows.columns(), slice_pair_id=entry.id)
+    insert_in_batches(writing, PairBlockEntry, pairs, slice_pair_id=entry.id)
     with writing() as session:
         _require_revision(session, place.comparison_id, place.revision)
-        session.add(OverviewEntry(slice_pair_id=entry.id, content=pack_overview(overview)))
-        if rest is not None:
-            session.add(PlanEntry(slice_pair_id=entry.id, version=version_of_plans(), content=rest))
+        session.add(OverviewEntry(slice_pair_id=entry.id, content=packed.overview))
+        if packed.rest is not None:
+            session.add(PlanEntry(slice_pair_id=entry.id, version=version_of_plans(), content=packed.rest))
         session.execute(delete(SlicePairEntry).where(*_others(place), SlicePairEntry.id != entry.id))
         session.execute(update(SlicePairEntry).where(SlicePairEntry.id == entry.id).values(complete=True))
+    return SavedSlice(said, packed.unreadable, seconds)
 
 
 def copy_slice(
@@ -260,23 +260,23 @@ def summary(session: Session, dump: Dump, slice_ids: Sequence[int]) -> DumpSumma
     )
 
 
-def _slice_pair_entry(place: SlicePlace, result: SliceResult, seconds: Mapping[str, float]) -> SlicePairEntry:
-    matched = (row for row in result.judgement.rows if row.node_class is not NodeClass.UNMATCHED)
-    worst = max((row.verdict for row in matched), key=attrgetter("severity"), default=Verdict.PASS)
+def _slice_pair_entry(
+    place: SlicePlace, said: SliceJudgement, packed: PackedSlice, seconds: Mapping[str, float]
+) -> SlicePairEntry:
     return SlicePairEntry(
         comparison_id=place.comparison_id,
         position=place.position,
         golden_id=place.golden,
         target_id=place.target,
         revision=place.revision,
-        verdict=worst if result.plan.pairs else Verdict.INCOMPARABLE,
-        judgement=without_details(result.judgement),
-        unmatched_golden=result.plan.unmatched_golden_tensors,
-        unmatched_target=result.plan.unmatched_target_tensors,
-        notes=result.plan.notes,
-        unreadable=count_unreadable(result),
-        rows=len(result.rows),
-        pairs=len(result.plan.pairs),
+        verdict=packed.verdict,
+        judgement=said,
+        unmatched_golden=packed.unmatched_golden,
+        unmatched_target=packed.unmatched_target,
+        notes=packed.notes,
+        unreadable=packed.unreadable,
+        rows=packed.row_count,
+        pairs=len(packed.keys) // KEY_BYTES,
         seconds=dict(seconds),
     )
 

@@ -5,10 +5,11 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from itertools import chain
 from operator import attrgetter
-from typing import Any, TypeAlias
+from typing import TypeAlias
 from zlib import crc32
 
-from msgspec.structs import replace
+from msgspec import Struct
+from msgspec.structs import asdict, replace
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
@@ -27,22 +28,36 @@ _LENGTH = 256
 _BLOCKS = NodeBlockEntry.__table__
 
 
-def add_blocks(
-    writing: Callable[[], AbstractContextManager[Session]], slice_id: int, nodes: Iterable[Node]
-) -> None:
-    """Keep the nodes of a slice, in several transactions that may be repeated."""
+class PackedNodes(Struct, frozen=True):
+    """The nodes of a slice in blocks: the columns of their table."""
+
+    first: tuple[int, ...]
+    names: tuple[bytes, ...]
+    dtypes: tuple[tuple[str, ...], ...]
+    problems: tuple[int, ...]
+    content: tuple[bytes, ...]
+
+
+def pack_nodes(nodes: Iterable[Node]) -> PackedNodes:
+    """Pack the nodes of a slice."""
     ordered = list(map(_kept, sorted(nodes, key=attrgetter("order"))))
     blocks = [block for _, block in split(ordered, _LENGTH)]
     records = [[*chain.from_iterable(node.tensors for node in block)] for block in blocks]
-    columns: dict[str, list[Any]] = {
-        "first": [block[0].order for block in blocks],
-        "names": [_pack_checks([_check(node.name) for node in block]) for block in blocks],
-        "dtypes": [tuple(dict.fromkeys(record.dtype for record in here)) for here in records],
-        "problems": [len(known(record.problem for record in here)) for here in records],
-        "content": [pack(Node, block) for block in blocks],
-    }
+    return PackedNodes(
+        first=tuple(block[0].order for block in blocks),
+        names=tuple(_pack_checks([_check(node.name) for node in block]) for block in blocks),
+        dtypes=tuple(tuple(dict.fromkeys(record.dtype for record in here)) for here in records),
+        problems=tuple(len(known(record.problem for record in here)) for here in records),
+        content=tuple(pack(Node, block) for block in blocks),
+    )
+
+
+def add_blocks(
+    writing: Callable[[], AbstractContextManager[Session]], slice_id: int, packed: PackedNodes
+) -> None:
+    """Keep the nodes of a slice, in several transactions that may be repeated."""
     insert_in_batches(
-        writing, NodeBlockEntry, columns, on_conflict="ON CONFLICT DO NOTHING", slice_id=slice_id
+        writing, NodeBlockEntry, asdict(packed), on_conflict="ON CONFLICT DO NOTHING", slice_id=slice_id
     )
 
 

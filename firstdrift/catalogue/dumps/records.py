@@ -13,7 +13,7 @@ from msgspec import Struct
 from sqlalchemy import Row, Select, SQLColumnExpression, func, or_, select
 from sqlalchemy.orm import Session
 
-from firstdrift.catalogue.dumps.nodes import add_blocks, all_nodes, nodes_named
+from firstdrift.catalogue.dumps.nodes import PackedNodes, add_blocks, all_nodes, nodes_named, pack_nodes
 from firstdrift.catalogue.lookup import added, mentions, record_of, required
 from firstdrift.catalogue.tables import DumpEntry, SliceEntry
 from firstdrift.errors import DumpNotFoundError
@@ -215,14 +215,38 @@ def get_slice(session: Session, slice_id: int) -> IndexedSlice:
     return _slice(required(session.get(SliceEntry, slice_id), absence))
 
 
+class PackedSliceOfDump(Struct, frozen=True):
+    """What is kept of a slice of a dump, packed: its nodes and tensors, and how many there are."""
+
+    packed: PackedNodes
+    order_origin: OrderOrigin
+    problems: tuple[Problem, ...]
+    nodes: int
+    tensors: int
+
+
+def pack_slice_of_dump(read: Slice) -> PackedSliceOfDump:
+    """Pack what is kept of a slice of a dump."""
+    tensors = sum(len(node.tensors) for node in read.nodes)
+    return PackedSliceOfDump(
+        pack_nodes(read.nodes), read.order_origin, read.problems, len(read.nodes), tensors
+    )
+
+
 def add_nodes(writing: Callable[[], AbstractContextManager[Session]], slice_id: int, read: Slice) -> None:
     """Index the nodes and tensors of a slice, in several transactions that may be repeated."""
-    add_blocks(writing, slice_id, read.nodes)
+    add_packed_nodes(writing, slice_id, pack_slice_of_dump(read))
+
+
+def add_packed_nodes(
+    writing: Callable[[], AbstractContextManager[Session]], slice_id: int, read: PackedSliceOfDump
+) -> None:
+    """Index the nodes and tensors of a slice as they were packed, likewise."""
+    add_blocks(writing, slice_id, read.packed)
     with writing() as session:
         entry = session.get_one(SliceEntry, slice_id)
         entry.order_origin, entry.problems = read.order_origin, read.problems
-        entry.nodes = len(read.nodes)
-        entry.tensors = sum(len(node.tensors) for node in read.nodes)
+        entry.nodes, entry.tensors = read.nodes, read.tensors
 
 
 def add_damage(session: Session, slice_id: int, problem: Problem) -> None:

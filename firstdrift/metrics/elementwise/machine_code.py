@@ -12,7 +12,8 @@ import ctypes
 import hashlib
 import os
 import stat
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Container, Iterator
 from contextlib import suppress
 from functools import cache, partial
 from importlib import import_module
@@ -32,6 +33,11 @@ _LEVELS: Final = {
 
 _SYMBOL: Final = "firstdrift_measure"
 _DIGEST_SIZE: Final = hashlib.sha256().digest_size
+_PART: Final = ".part"
+_BEING_WRITTEN: Final = 3600.0
+_IN_USE: Final = 30 * 24 * 3600.0
+"""Seconds after which nobody uses a file: one that was not written to its end, and one that was."""
+
 _KEPT: list[Any] = []
 """What holds the machine code in memory, for as long as this process lives."""
 
@@ -62,6 +68,7 @@ def compile_and_keep() -> Function:
         with suppress(OSError):
             for level, made in code.items():
                 _write(folder / _name(level), made)
+            _remove_others(folder, set(map(_name, code)))
             break
     return _function(code[_level()])
 
@@ -70,6 +77,25 @@ def _folders() -> Iterator[Path]:
     yield _HERE / "__pycache__"
     with suppress(RuntimeError):  # a user without a home
         yield Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "firstdrift"
+
+
+def _remove_others(folder: Path, current: Container[str]) -> None:
+    """Remove code of other kernels, and what a run that was killed has left behind.
+
+    Only this version uses the package's own folder; in the cache lies what other versions use, too.
+    """
+    now, is_shared = time.time(), not _is_own(folder)
+    for file in folder.glob("kernel-*"):
+        if file.name in current:
+            continue
+        with suppress(OSError):
+            unused = now - file.lstat().st_mtime
+            if unused > (_BEING_WRITTEN if file.suffix == _PART else _IN_USE if is_shared else 0.0):
+                file.unlink()
+
+
+def _is_own(folder: Path) -> bool:
+    return folder.parent == _HERE
 
 
 def _name(level: str) -> str:
@@ -118,8 +144,10 @@ def _read(file: Path) -> bytes | None:
     """Return the code in a file; None if there is none, others may have written it, or it was cut short."""
     with suppress(OSError):
         # Whoever writes into the package's own folder may as well write Python's compiled modules.
-        if file.parent.parent != _HERE and not all(map(_is_mine, (file.parent, file))):
-            return None
+        if not _is_own(file.parent):
+            if not all(map(_is_mine, (file.parent, file))):
+                return None
+            os.utime(file)  # it is in use
         kept = file.read_bytes()
         digest, code = kept[:_DIGEST_SIZE], kept[_DIGEST_SIZE:]
         return code if hashlib.sha256(code).digest() == digest else None
@@ -133,9 +161,9 @@ def _is_mine(path: Path) -> bool:
 
 
 def _write(file: Path, code: bytes) -> None:
-    if file.parent.parent != _HERE:
+    if not _is_own(file.parent):
         file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    with NamedTemporaryFile(dir=file.parent, delete=False) as written:
+    with NamedTemporaryFile(dir=file.parent, prefix="kernel-", suffix=_PART, delete=False) as written:
         try:
             written.write(hashlib.sha256(code).digest() + code)
             written.flush()

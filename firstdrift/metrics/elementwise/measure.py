@@ -95,6 +95,20 @@ def prepare_engine(total_bytes: int, compiling: Callable[[], None] = lambda: Non
         _load(compile_it=True)
 
 
+def engine_in_use() -> Literal["numpy", "numba"]:
+    """Say which engine measures in this process."""
+    return "numpy" if _Process.is_numpy_chosen or _load() is None else "numba"
+
+
+def choose_engine(engine: Literal["numpy", "numba"]) -> bool:
+    """Have one engine measure all that it can from now on, in this process; tell whether it is to be had.
+
+    The compiled one is compiled if need be. Processes that have chosen alike find the same to the last bit.
+    """
+    _Process.is_numpy_chosen = engine == "numpy"
+    return _Process.is_numpy_chosen or _load(compile_it=True) is not None
+
+
 def measure_elements(
     golden: Array, target: Array, engine: Engine = "auto"
 ) -> tuple[SideSummary, SideSummary, PairErrors]:
@@ -166,6 +180,7 @@ class _Process:
 
     engine: _Engine | None = None
     has_looked = False
+    is_numpy_chosen = False
 
 
 def _load(*, compile_it: bool = False) -> _Engine | None:
@@ -187,7 +202,8 @@ def _found(*, compile_it: bool) -> _Engine | None:
 
 def _engine(name: Engine, *arrays: Array) -> _Engine:
     # Of one machine all tensors are measured by one engine, so that they come out the same to the last bit.
-    compiled = None if name == "numpy" else _load(compile_it=name == "numba")
+    is_numpy = name == "numpy" or (name == "auto" and _Process.is_numpy_chosen)
+    compiled = None if is_numpy else _load(compile_it=name == "numba")
     return compiled if compiled is not None and all(map(compiled.supports, arrays)) else numpy_pass
 
 

@@ -1,4 +1,5 @@
 import math
+import zlib
 from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
@@ -8,10 +9,10 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as some
-from msgspec import Struct
+from msgspec import DecodeError, Struct
 from msgspec.structs import astuple
 
-from firstdrift.catalogue.packing import pack, unpack, unpack_arrays, unpack_fields
+from firstdrift.catalogue.packing import pack, unpack, unpack_arrays, unpack_fields, with_fields
 from firstdrift.model.node import Direction, Node, NodeKind
 from firstdrift.model.tensor import DataLocation, Role, Statistics, TensorRecord
 from firstdrift.wording.message import Message
@@ -124,6 +125,25 @@ class Later(Struct, frozen=True):
 def test_fields_that_came_or_went_since_do_no_harm() -> None:
     packed = pack(Record, [Record(3, text="a", colour=Colour.RED), Record(4)])
     assert unpack(Later, packed) == [Later("a", 3), Later("", 4)]
+
+
+@given(
+    some.lists(RECORDS, min_size=1, max_size=5), some.sets(some.sampled_from(["number", "fraction", "text"]))
+)
+def test_fields_that_are_known_later_are_put_behind_the_rest(records: list[Record], later: set[str]) -> None:
+    values = {name: tuple(getattr(one, name) for one in records) for name in sorted(later)}
+    packed = with_fields(Record, pack(Record, records, later), values)
+    assert repr(unpack(Record, packed)) == repr(records)
+    for name in later:
+        assert repr(unpack_fields(Record, packed, [name])) == repr([list(values[name])])
+
+
+@pytest.mark.parametrize("is_whole", [True, False])
+def test_what_was_cut_short_is_not_read(*, is_whole: bool) -> None:
+    packed = pack(Record, [Record(3, text="a")], () if is_whole else ("number",))
+    for content in (packed, with_fields(Record, packed, {} if is_whole else {"number": (3,)})):
+        with pytest.raises((zlib.error, DecodeError)):
+            unpack(Record, content[:-1])
 
 
 def test_equal_records_take_next_to_no_room() -> None:

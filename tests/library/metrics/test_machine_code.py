@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -46,6 +47,32 @@ def test_code_is_made_for_every_level_of_a_processor_that_has_levels(
     machine_code.compile_and_keep()
     assert machine_code._level() in machine_code._levels()
     assert {file.name for file in tmp_path.iterdir()} == set(map(machine_code._name, machine_code._levels()))
+
+
+DAY = 24 * 3600.0
+
+
+@pytest.mark.parametrize("is_own", [True, False])
+def test_code_of_kernels_that_are_no_more_is_removed(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, *, is_own: bool
+) -> None:
+    monkeypatch.setattr(machine_code, "_folders", lambda: iter([tmp_path]))
+    monkeypatch.setattr(machine_code, "_HERE", tmp_path.parent if is_own else tmp_path)
+    monkeypatch.setattr(machine_code, "_SOURCES", ())
+    ages = {"kernel-0000000000000000.x86-64-v3.o": 40, "kernel-1111111111111111.x86-64-v3.o": 1}
+    for name, days in (ages | {"kernel-abc.part": 1, "kernel-def.part": 0, "other.o": 40}).items():
+        (tmp_path / name).touch()
+        os.utime(tmp_path / name, (time.time() - days * DAY,) * 2)
+    machine_code.compile_and_keep()
+    left = {file.name for file in tmp_path.iterdir()} - set(map(machine_code._name, machine_code._levels()))
+    shared = set() if is_own else {"kernel-1111111111111111.x86-64-v3.o"}
+    assert left == {"kernel-def.part", "other.o"} | shared
+
+
+def test_code_in_the_cache_stays_as_long_as_it_is_used(kept: Path) -> None:
+    os.utime(kept, (0, 0))
+    assert machine_code.load() is not None
+    assert kept.stat().st_mtime > time.time() - DAY
 
 
 def test_nothing_is_compiled_for_a_processor_without_what_it_takes(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,5 +1,6 @@
 """What earlier slices bear on a later one is the same however it is added up."""
 
+import pickle
 from collections.abc import Sequence
 
 from hypothesis import given
@@ -110,6 +111,29 @@ def test_another_input_is_told_as_if_all_were_looked_at(ran: list[SliceJudgement
     is_other = not any(one is last for one in comparable)
     are_alike = context_by_looking_at_all(before, last.coordinates).are_alike
     assert Earlier(before).is_other_input(last) is (is_other and not are_alike)
+
+
+@given(judgements())
+def test_what_is_sent_to_where_a_slice_is_judged_bears_on_it_as_all_of_it_does(
+    ran: list[SliceJudgement],
+) -> None:
+    *before, last = ran
+    earlier = Earlier(before)
+    few = earlier.bearing_on(last.coordinates)
+    assert few.context(last.coordinates) == earlier.context(last.coordinates)
+    assert few.is_other_input(last) is earlier.is_other_input(last)
+    assert few.has_training is earlier.has_training
+
+
+def test_what_is_sent_does_not_grow_while_all_slices_are_given_the_same() -> None:
+    few, many = Earlier(), Earlier()
+    for count, earlier in ((3, few), (3000, many)):
+        for step in range(count):
+            training = Training({"w": Trained((1.0, 0.0), 0.0)}, 0.0)
+            at = Coordinates(step=step)
+            earlier.add(SliceJudgement(at, (), (), Counts(), None, 0.0, choice="layer", training=training))
+    sizes = [len(pickle.dumps(one.bearing_on(Coordinates(step=4000)))) for one in (few, many)]
+    assert sizes[1] < sizes[0] + 100
 
 
 def test_parameters_of_steps_long_past_are_not_held() -> None:

@@ -24,7 +24,7 @@ from firstdrift.catalogue.comparisons.kept import (
 )
 from firstdrift.catalogue.comparisons.measurements import KEY_BYTES, Place, add_measurements, places_of
 from firstdrift.catalogue.comparisons.overview import overview_of, pack_overview
-from firstdrift.catalogue.dumps.nodes import add_blocks, paths_of
+from firstdrift.catalogue.dumps.nodes import add_blocks, pack_nodes, paths_of
 from firstdrift.catalogue.lookup import record_of
 from firstdrift.catalogue.tables import OverviewEntry, PairBlockEntry, RowBlockEntry
 from firstdrift.groups import gathered
@@ -166,7 +166,7 @@ def upgrade() -> None:
     _make_tables()
     with Session(op.get_bind()) as session:
         for slice_id in session.scalars(sa.select(_SLICES.c.id)).all():
-            add_blocks(lambda: nullcontext(session), slice_id, _nodes(session, slice_id))
+            add_blocks(lambda: nullcontext(session), slice_id, pack_nodes(_nodes(session, slice_id)))
         # Of two slices without a pair of tensors nothing was measured, and yet there are rows.
         sides = (sa.select(of.c.golden_id, of.c.target_id) for of in (_MEASUREMENTS, _SLICE_PAIRS))
         for golden, target in session.execute(sa.union(*sides)).all():
