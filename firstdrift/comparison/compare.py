@@ -101,7 +101,7 @@ def compare_dumps(
     noise = {} if baseline is None else _noise(paths[0], baseline, options, progress, crew)
     clock = Clock("index", "match", "measure")
     with clock.measure("index"):
-        readers = DumpReader(open_dump(paths[0])), DumpReader(open_dump(paths[1]))
+        readers = _opened(paths[0]), _opened(paths[1])
         pairing = _pair(*readers, options)
     if baseline is not None:
         pairing = _with_notes_on_noise(pairing, noise)
@@ -141,6 +141,12 @@ def _at_hand(place: Path | str, progress: Callable[[Progress], None]) -> Path:
     from firstdrift.remote.fetch import fetched
 
     return fetched(str(place), lambda done, total: progress(Progress("fetching", 0, 1, done, total)))
+
+
+def _opened(path: Path) -> DumpReader:
+    reader = DumpReader(open_dump(path))
+    reader.settle()
+    return reader
 
 
 def _pair(golden: DumpReader, target: DumpReader, options: Options) -> SlicePairing:

@@ -15,6 +15,7 @@ from firstdrift.comparison.shown import shown
 from firstdrift.comparison.slice_results import SliceResults
 from firstdrift.comparison.stages import plan_slice
 from firstdrift.comparison.user_hooks import Additions
+from firstdrift.dumps.growth import settled
 from firstdrift.errors import DumpUnreadableError
 from firstdrift.groups import not_in
 from firstdrift.matching.plan import Messages, SlicePlan, TensorPair
@@ -153,6 +154,10 @@ class DumpReader:
         self._damages: list[Problem] = []
         self._looked_at: dict[SliceListing, Slice] = {}
 
+    def settle(self) -> None:
+        """Set aside the slices that are still being written."""
+        self.dump = settled(self.dump, lambda _, listing: self.look_at(listing))
+
     def look_at(self, listing: SliceListing) -> Slice:
         """Return a slice before it is known whether it is compared, and keep it until then.
 
@@ -204,4 +209,5 @@ class DumpReader:
             problems=tuple(dict.fromkeys(problems)),  # slices may share a file
             order_origin=self.contents[-1].order_origin if self.contents else RECORDED_ORDER.message,
             compared=len(read),
+            unfinished=self.dump.unfinished,
         )

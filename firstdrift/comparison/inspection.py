@@ -7,6 +7,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from firstdrift.dumps.detect import open_dump
+from firstdrift.dumps.growth import settled
 from firstdrift.errors import DumpUnreadableError
 from firstdrift.model.node import NodeKind
 from firstdrift.model.slice import Coordinates, Dump, OrderOrigin, Problem, Slice
@@ -71,7 +72,7 @@ def inspect_dump(path: Path) -> Inspection:
     Raises:
         DumpError: the dump as a whole, or every slice of it, cannot be used.
     """
-    dump = open_dump(path)
+    dump = settled(open_dump(path))
     slices: list[SliceInspection] = []
     errors: list[DumpUnreadableError] = []
     damaged: list[tuple[Coordinates, Problem]] = []

@@ -7,7 +7,7 @@ from msgspec import Struct, field
 from firstdrift.comparison.user_hooks import Additions
 from firstdrift.matching.plan import MatchingRules, Messages, SlicePairing, SlicePlan, TensorPair
 from firstdrift.metrics.measurement import Measurement
-from firstdrift.model.slice import RECORDED_ORDER, Coordinates, Problem
+from firstdrift.model.slice import RECORDED_ORDER, Coordinates, Problem, Unfinished
 from firstdrift.verdict.baseline import Noise
 from firstdrift.verdict.comparable import prompt_starts
 from firstdrift.verdict.judgement import Counts, Findings, SliceJudgement, Verdict
@@ -48,6 +48,7 @@ class DumpSummary(Struct, frozen=True):
     Attributes:
         slices: of the whole dump.
         compared: how many of them were compared; None if that is not known.
+        unfinished: slices beside them that are still being written.
     """
 
     path: str
@@ -58,6 +59,7 @@ class DumpSummary(Struct, frozen=True):
     problems: tuple[Problem, ...] = ()
     order_origin: Message = RECORDED_ORDER.message
     compared: int | None = None
+    unfinished: tuple[Unfinished, ...] = ()
 
     @property
     def is_whole(self) -> bool:

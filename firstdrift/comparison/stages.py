@@ -30,6 +30,7 @@ from firstdrift.verdict.logits import is_file_of_logits, is_logits
 from firstdrift.verdict.router_ties import may_be_scores
 from firstdrift.verdict.tree import build_rows
 from firstdrift.wording.message import Message
+from firstdrift.wording.phrases import side_named
 
 Key = TypeVar("Key", bound=Hashable)
 
@@ -38,8 +39,17 @@ Measure = Callable[[SlicePlan, int, int], list[Measurement]]
 
 
 def plan_slices(golden: Dump, target: Dump, options: Options, read: Read) -> SlicePairing:
-    """Say which slices of the two dumps are compared; some are read to see whether ranks hold the same."""
-    return pair_slices(golden, target, options.matching, read)
+    """Say which slices of the two dumps are compared; some are read to see whether ranks hold the same.
+
+    Those that are still being written are not, and the notes say so.
+    """
+    pairing = pair_slices(golden, target, options.matching, read)
+    growing = (
+        one.said(side_named(side))
+        for side, dump in (("golden", golden), ("target", target))
+        for one in dump.unfinished
+    )
+    return replace(pairing, notes=(*pairing.notes, *growing))
 
 
 def without_noise(pairing: SlicePairing, known: Container[Coordinates]) -> list[Coordinates]:

@@ -15,7 +15,7 @@ from typing import Final, cast
 
 from msgspec.structs import replace
 
-from firstdrift.dumps.reader import DumpReader, Part
+from firstdrift.dumps.reader import Basis, DumpReader, Part
 from firstdrift.dumps.storage.bounds import Bounds
 from firstdrift.dumps.storage.folders import first_names, is_file, printable, refused_links, search_folders
 from firstdrift.errors import (
@@ -112,6 +112,11 @@ def _with_names_beyond_reason(dump: Dump, read: Slice) -> Slice:
         return read
     reason = Message.of("dumps.names_too_long", count=count, parts=MOST_PARTS, characters=LONGEST_NAME)
     return replace(read, problems=(*read.problems, Problem(printable(dump.path.name), reason)))
+
+
+def bases_of(dump: Dump) -> Mapping[SliceListing, Basis]:
+    """Say what decides what `read_slice` finds in each slice; {} where anything in the dump may."""
+    return _reader(dump.format).bases(dump)
 
 
 def read_stacks(dump: Dump, listing: SliceListing) -> Mapping[str, tuple[str, ...]]:

@@ -31,7 +31,7 @@ from firstdrift.dumps.execution_order import (
 )
 from firstdrift.dumps.msprobe.file_names import FileName, calls_of, is_call_name, parse_file_name
 from firstdrift.dumps.nodes import counted, module_around, module_node, numbered
-from firstdrift.dumps.reader import DumpReader
+from firstdrift.dumps.reader import Basis, DumpReader
 from firstdrift.dumps.storage.bounds import Bounds
 from firstdrift.dumps.storage.folders import (
     MOST_ENTRIES,
@@ -124,6 +124,11 @@ class PlainReader(DumpReader):
             raise DumpNotRecognisedError(Message.of("dumps.plain.no_tensor_file"), path=path)
         dump = self.dump(path, (SliceListing(*listed) for listed in places.items()), problems)
         return replace(dump, evidence=(*dump.evidence, *_understood(files)))
+
+    def bases(self, dump: Dump) -> Mapping[SliceListing, Basis]:
+        """Say what decides what is found in each slice: what lies there, and what numbers in names mean."""
+        numbers = f"numbers are tokens: {_are_numbers_tokens(dump.path)}"
+        return {listing: Basis((listing.directory,), (numbers,)) for listing in dump.slices}
 
     def read_slice(self, dump: Dump, listing: SliceListing) -> Slice:
         """Read the headers of the files of a slice."""

@@ -33,6 +33,18 @@ class Part(Struct, frozen=True):
     hint: Message
 
 
+class Basis(Struct, frozen=True):
+    """What decides what is found in a slice.
+
+    Attributes:
+        paths: files, and folders with all that lies in them.
+        beside: what else does, in words that are other ones when it is something else.
+    """
+
+    paths: tuple[Path, ...]
+    beside: tuple[str, ...] = ()
+
+
 class DumpReader(ABC):
     """Reads the dumps of one format; `dumps/detect.py` has a table of all.
 
@@ -74,6 +86,10 @@ class DumpReader(ABC):
         Raises:
             DumpUnreadableError: a file that all else hangs on is damaged.
         """
+
+    def bases(self, dump: Dump) -> Mapping[SliceListing, Basis]:  # noqa: ARG002
+        """Say what decides what `read_slice` finds in each slice; {} where anything in the dump may."""
+        return {}
 
     def read_stacks(self, dump: Dump, listing: SliceListing) -> Mapping[str, tuple[str, ...]]:  # noqa: ARG002
         """Return the Python call stack of each node name, innermost frame first; {} if none were recorded.

@@ -9,7 +9,7 @@ from msgspec.structs import asdict
 from firstdrift.comparison.outlines import LISTED
 from firstdrift.comparison.report import DumpSummary, Report
 from firstdrift.matching.plan import TensorPair
-from firstdrift.model.slice import Coordinates, Problem
+from firstdrift.model.slice import Coordinates, Problem, Unfinished
 from firstdrift.verdict.confidence import Confidence
 from firstdrift.verdict.coverage import Coverage
 from firstdrift.verdict.judgement import (
@@ -125,7 +125,13 @@ def dump_object(dump: DumpSummary) -> dict[str, Any]:
         "tensors": dump.tensors,
         "order_origin": dump.order_origin,
         "problems": problem_objects(dump.problems),
+        "unfinished": unfinished_objects(dump.unfinished),
     }
+
+
+def unfinished_objects(found: Iterable[Unfinished]) -> list[dict[str, Any]]:
+    """Describe the slices that are still being written."""
+    return [coordinates_object(one.listing.coordinates) | {"reason": one.reason} for one in found]
 
 
 def problem_objects(problems: Iterable[Problem]) -> list[dict[str, Any]]:

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from firstdrift.comparison.inspection import Inspection, SliceInspection
 from firstdrift.comparison.report import Alike, DumpSummary, Report
-from firstdrift.exports.report_json import coordinates_object, problem_objects
+from firstdrift.exports.report_json import coordinates_object, problem_objects, unfinished_objects
 from firstdrift.groups import fields_of, firsts
-from firstdrift.model.slice import Coordinates, Problem
+from firstdrift.model.slice import Coordinates, Problem, Unfinished
 from firstdrift.operators.unknown import unknown_messages
 from firstdrift.plurals import counted
 from firstdrift.remote.addresses import name_of
@@ -242,6 +242,8 @@ def _dump_line(side: str, dump: DumpSummary) -> str:
     said = [dump.format, slices if dump.is_whole else f"{dump.compared} of {slices} compared"]
     if dump.nodes:  # what no slice was read of is not known to be empty
         said += [counted(dump.nodes, "node"), counted(dump.tensors, "tensor")]
+    if dump.unfinished:
+        said.append(text_of(Message.of("growth.more", slices=len(dump.unfinished))))
     return _row(side, f"{dump.path}: {', '.join(said)}")
 
 
@@ -282,6 +284,7 @@ def inspection_object(found: Inspection) -> dict[str, Any]:
             coordinates_object(coordinates) | problem_objects([problem])[0]
             for coordinates, problem in found.damaged
         ],
+        "unfinished_slices": unfinished_objects(found.dump.unfinished),
     }
 
 
@@ -308,11 +311,17 @@ def inspection_text(found: Inspection) -> str:
                 f"{text_of(at.name())}: damaged: {lost.file}: {text_of(lost.reason)}"
                 for at, lost in found.damaged
             ),
+            *map(_unfinished_line, dump.unfinished),
             *map(text_of, unknown_messages(found.unknown)),
             *(f"{_title('order')}: {origin}" for origin in origins),
             *_problem_lines(dump.problems, "dump"),
         ]
     )
+
+
+def _unfinished_line(one: Unfinished) -> str:
+    said = Message.of("growth.unfinished", reason=one.reason)
+    return f"{text_of(one.listing.coordinates.name())}: {text_of(said)}"
 
 
 def _worded(value: str | Message) -> str:

@@ -87,6 +87,24 @@ class SliceListing(Struct, frozen=True):
     rows: tuple[tuple[int, ...], ...] = ()
 
 
+class Unfinished(Struct, frozen=True):
+    """A slice that is still being written.
+
+    Attributes:
+        listing: which slice.
+        reason: what shows it.
+    """
+
+    listing: SliceListing
+    reason: Message
+
+    def said(self, side: Message) -> Message:
+        """Say that the slice of a side is not compared yet, and why."""
+        return Message.of(
+            "growth.not_compared", slice=self.listing.coordinates.name(), side=side, reason=self.reason
+        )
+
+
 class Dump(Struct, frozen=True):
     """A directory that one run wrote.
 
@@ -97,6 +115,8 @@ class Dump(Struct, frozen=True):
         slices: what it holds, in the order of execution.
         problems: what could not be used.
         attributes: what the dump says of itself: "task", "level", "framework", ...
+        begun: folders of slices that hold nothing yet by which a slice could be read.
+        unfinished: slices that are still being written, which are not among the others.
     """
 
     path: Path
@@ -105,6 +125,8 @@ class Dump(Struct, frozen=True):
     slices: tuple[SliceListing, ...]
     problems: tuple[Problem, ...] = ()
     attributes: Mapping[str, str | Message] = field(default_factory=dict)
+    begun: tuple[SliceListing, ...] = ()
+    unfinished: tuple[Unfinished, ...] = ()
 
 
 class OrderSource(StrEnum):

@@ -245,7 +245,7 @@ def test_a_dump_compared_with_itself_is_noted(firstdrift: Run, unpacked: Unpacke
 # --- JSON --------------------------------------------------------------------------------------------
 
 COORDINATES = {"step", "rank", "token", "micro_step"}
-DUMP = {"path", "format", "slices", "compared", "nodes", "tensors", "order_origin", "problems"}
+DUMP = {"path", "format", "slices", "compared", "nodes", "tensors", "order_origin", "problems", "unfinished"}
 COUNTS = {
     "pairs",
     "pass",

@@ -46,7 +46,17 @@ def test_json_keeps_its_contract(firstdrift: Run, unpacked: Unpacked) -> None:
     done = firstdrift("inspect", unpacked("msit/llama4_stats1_bf16"), "--json")
     answer = json.loads(done.out)
     assert answer.keys() == {
-        *("path", "format", "evidence", "attributes", "problems", "slices", "unknown_names", "damaged_slices")
+        *(
+            "path",
+            "format",
+            "evidence",
+            "attributes",
+            "problems",
+            "slices",
+            "unknown_names",
+            "damaged_slices",
+        ),
+        "unfinished_slices",
     }
     assert answer["format"] == "msit-torch"
     assert [one["token"] for one in answer["slices"]] == [0, 1, 2]

@@ -14,7 +14,7 @@ READS_BY_ITSELF = {
     "firstdrift/catalogue/engine.py": "reads /proc/mounts",
     "firstdrift/tables.py": "lists the tables that come with the package",
     "firstdrift/wording/text.py": "reads the texts that come with the package",
-    "firstdrift/catalogue/dumps/records.py": "asks for dates of files, and opens none",
+    "firstdrift/dumps/storage/fingerprints.py": "asks for dates of files, and opens none",
     "firstdrift/catalogue/sizes.py": "adds up sizes and dates of files, and opens none",
     "firstdrift/catalogue/backup.py": "copies the database, and reads the backup that the operator names",
     "firstdrift/catalogue/integrity.py": "looks at the first bytes of our own database",

@@ -1,11 +1,9 @@
 """Dumps that were indexed, so that what lies in them is known without reading their files again."""
 
-import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
 from datetime import datetime
 from enum import StrEnum
-from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +14,7 @@ from sqlalchemy.orm import Session
 from firstdrift.catalogue.dumps.nodes import PackedNodes, add_blocks, all_nodes, nodes_named, pack_nodes
 from firstdrift.catalogue.lookup import added, mentions, record_of, required
 from firstdrift.catalogue.tables import DumpEntry, SliceEntry
+from firstdrift.dumps.storage.fingerprints import digest_of
 from firstdrift.errors import DumpNotFoundError
 from firstdrift.groups import fields_of, not_in
 from firstdrift.model.node import Node
@@ -108,10 +107,7 @@ def fingerprint(path: Path) -> str:
     """
     if not path.exists():
         raise DumpNotFoundError(Message.of("dumps.nothing_here"), path=path)
-    digest = blake2b(digest_size=16)
-    for line in _files_below(path):
-        digest.update(line.encode(errors="surrogateescape"))
-    return f"{INDEX_VERSION}:{digest.hexdigest()}"
+    return f"{INDEX_VERSION}:{digest_of([path])}"
 
 
 def changed_since_indexed(dump: IndexedDump) -> bool:
@@ -265,44 +261,6 @@ def load_node(session: Session, slice_id: int, name: str) -> Node:
     """Look up a node of an indexed slice by its name, with its tensors."""
     found = nodes_named(session, slice_id, (name,)).get(name)
     return required(found, Message.of("catalogue.no_node", name=name))
-
-
-def _files_below(path: Path) -> Iterator[str]:
-    """Give a line for each file and link of a dump.
-
-    What a link to a folder leads to has lines of its own if readers follow the link: it lies in the dump.
-    """
-    if path.is_file():
-        yield _file_line(str(path))
-    waiting = [str(path)]
-    while waiting:
-        try:
-            with os.scandir(waiting.pop()) as listed:
-                entries = sorted(listed, key=lambda entry: entry.name)
-        except OSError:  # a file; a folder that may not be listed, or is gone since it was
-            continue
-        for entry in entries:
-            if entry.is_symlink():
-                yield f"{entry.path}\0→{_goal(entry.path)}\0{_file_line(entry.path)}"
-            elif entry.is_dir(follow_symlinks=False):
-                waiting.append(entry.path)
-            else:
-                yield _file_line(entry.path)
-
-
-def _goal(link: str) -> str:
-    try:
-        return os.readlink(link)  # noqa: PTH115 (a string is as good)
-    except OSError:
-        return "gone"
-
-
-def _file_line(file: str) -> str:
-    try:
-        status = os.stat(file)  # noqa: PTH116
-    except OSError:  # gone since it was listed, or a link to nowhere
-        return f"{file}\0gone\n"
-    return f"{file}\0{status.st_size}\0{status.st_mtime_ns}\n"
 
 
 def _dumps() -> Select[*tuple[Any, ...]]:

@@ -42,7 +42,7 @@ from firstdrift.dumps.execution_order import (
 )
 from firstdrift.dumps.msit.module_folder import ModuleFolder, read_module_folder
 from firstdrift.dumps.nodes import inputs_first, module_around
-from firstdrift.dumps.reader import DumpReader
+from firstdrift.dumps.reader import Basis, DumpReader
 from firstdrift.dumps.storage.bounds import Bounds
 from firstdrift.dumps.storage.folders import (
     MOST_ENTRIES,
@@ -273,6 +273,15 @@ class MsitTorchReader(DumpReader):
         attributes = {"framework": "pytorch", "devices": _names(devices)}
         return self.dump(path, listings, _problems_of(path, devices), attributes)
 
+    def bases(self, dump: Dump) -> Mapping[SliceListing, Basis]:
+        """Say what decides what is found in each token: its folder, and what gives nodes their order."""
+        bounds = bounds_of(dump.path)
+        shared = {device: _shared_basis(device, bounds) for device in {_device(one) for one in dump.slices}}
+        return {
+            one: Basis((one.directory, *shared[_device(one)].paths), shared[_device(one)].beside)
+            for one in dump.slices
+        }
+
     def read_slice(self, dump: Dump, listing: SliceListing) -> Slice:
         """Read the nodes and tensors of a token."""
         token = listing.directory
@@ -327,14 +336,36 @@ def _node(outline: Outline, order: int, folder: ModuleFolder, parameters: Iterab
     )
 
 
-@lru_cache(maxsize=8)
-def _skeleton(device: Path, bounds: Bounds, _stamps: tuple[int, ...]) -> _Skeleton:
-    tree, problems = _tree_or_problem(device / TREE_FILE, bounds)
-    by_token = {
+def _device(listing: SliceListing) -> Path:
+    return listing.directory.parent
+
+
+def _shared_basis(device: Path, bounds: Bounds) -> Basis:
+    """Say what decides about all tokens of a process: its tree, its weights, and the fullest token."""
+    by_token = _modules_of_tokens(device, bounds)
+    fullest = _fullest(by_token)
+    names = sorted(set(chain.from_iterable(by_token.values())))
+    paths = device / TREE_FILE, device / WEIGHTS_FOLDER, *([fullest] if fullest else [])
+    return Basis(paths, tuple(names))
+
+
+def _modules_of_tokens(device: Path, bounds: Bounds) -> dict[Path, set[str]]:
+    return {
         token: {printable(folder.name) for folder in sub_folders(token)}
         for token in token_folders(device, bounds)
     }
-    fullest = max(by_token, key=lambda token: len(by_token[token]), default=None)
+
+
+def _fullest(by_token: Mapping[Path, set[str]]) -> Path | None:
+    """Return the token with most folders, whose values tell in which order nodes ran."""
+    return max(by_token, key=lambda token: len(by_token[token]), default=None)
+
+
+@lru_cache(maxsize=8)
+def _skeleton(device: Path, bounds: Bounds, _stamps: tuple[int, ...]) -> _Skeleton:
+    tree, problems = _tree_or_problem(device / TREE_FILE, bounds)
+    by_token = _modules_of_tokens(device, bounds)
+    fullest = _fullest(by_token)
     folders = _read_token(fullest, bounds)[0] if fullest else {}
     names = set(filter(is_module_name, chain.from_iterable(by_token.values())))
     if tree and is_cut_short(tree, names):

