@@ -20,9 +20,9 @@ from firstdrift.exports.summary import (
     SliceLine,
     Summary,
     WrittenNote,
-    names_of,
     node_line,
 )
+from firstdrift.model.slice import only_on_one_side
 from firstdrift.verdict.findings import conclude
 from firstdrift.verdict.judgement import Counts
 
@@ -47,7 +47,7 @@ def stored_summary(session: Session, comparison_id: int) -> Summary:
         worst=tuple(_worst(session, comparison_id, pairs)),
         bad=count_bad_rows(session, comparison_id),
         notes=all_notes(known.notes, [(pair.target, pair.notes) for pair in pairs]),
-        unpaired=(names_of(known.unmatched_golden), names_of(known.unmatched_target)),
+        unpaired=only_on_one_side(known.unmatched_golden, known.unmatched_target),
         unreadable=known.unreadable or 0,
         seconds=(known.seconds or {}).get("total"),
         written=tuple(_written(session, comparison_id)),

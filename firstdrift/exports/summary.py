@@ -6,7 +6,7 @@ comparison in the catalogue ─▶ stored_summary ────┘
 """
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 from heapq import nsmallest
 from pathlib import PurePath
@@ -16,7 +16,7 @@ from msgspec import Struct
 from firstdrift.comparison.report import DumpSummary, Report, SliceResult
 from firstdrift.groups import fields_of
 from firstdrift.matching.plan import Messages
-from firstdrift.model.slice import Coordinates
+from firstdrift.model.slice import Coordinates, only_on_one_side
 from firstdrift.verdict.judgement import ORIGINS, Counts, Findings, NodeClass, Reasons, RowJudgement, Verdict
 from firstdrift.verdict.tree import TreeRow, layer_rows
 
@@ -87,7 +87,7 @@ class Summary(Struct, frozen=True):
             then the others by their output error.
         bad: how many such nodes there are.
         notes: remarks on what was compared and how.
-        unpaired: slices without partner: golden, target.
+        unpaired: which slices one dump alone has.
         unreadable: how many slices and pairs could not be compared because a file is damaged or missing.
         written: what people wrote about nodes.
         compared_at: None if just now.
@@ -103,7 +103,7 @@ class Summary(Struct, frozen=True):
     worst: tuple[NodeLine, ...]
     bad: int
     notes: Messages
-    unpaired: tuple[Messages, Messages]
+    unpaired: Messages
     unreadable: int
     seconds: float | None = None
     written: tuple[WrittenNote, ...] = ()
@@ -135,7 +135,7 @@ def summary_of(report: Report) -> Summary:
         worst=_worst(bad),
         bad=len(bad),
         notes=report.notes(),
-        unpaired=(names_of(report.pairing.unmatched_golden), names_of(report.pairing.unmatched_target)),
+        unpaired=only_on_one_side(report.pairing.unmatched_golden, report.pairing.unmatched_target),
         unreadable=report.unreadable,
         seconds=report.seconds.get("total"),
     )
@@ -166,11 +166,6 @@ def _bad_rows(result: SliceResult) -> Iterator[tuple[Coordinates, TreeRow, RowJu
     for row, judged in both:
         if judged.verdict in _BAD:
             yield result.judgement.coordinates, row, judged
-
-
-def names_of(left: Iterable[Coordinates]) -> Messages:
-    """Name slices."""
-    return tuple(coordinates.name() for coordinates in left)
 
 
 def node_line(coordinates: Coordinates, row: TreeRow, judged: RowJudgement) -> NodeLine:

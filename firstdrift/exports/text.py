@@ -15,13 +15,13 @@ from firstdrift.comparison.inspection import Inspection, SliceInspection
 from firstdrift.comparison.report import Alike, DumpSummary, Report
 from firstdrift.exports.report_json import coordinates_object, problem_objects, unfinished_objects
 from firstdrift.groups import fields_of, firsts
-from firstdrift.model.slice import Coordinates, Problem, Unfinished
+from firstdrift.model.slice import Coordinates, Problem, Unfinished, only_on_one_side
 from firstdrift.operators.unknown import unknown_messages
 from firstdrift.plurals import counted
 from firstdrift.remote.addresses import name_of
 from firstdrift.verdict.judgement import Counts, Finding, Findings, InputDifference, Overflow, Remedy
 from firstdrift.wording.message import Message
-from firstdrift.wording.text import number, text_of
+from firstdrift.wording.text import number, text_of, word
 
 if TYPE_CHECKING:
     from firstdrift.comparison.algorithms import Summary
@@ -104,8 +104,8 @@ def report_text(report: Report) -> str:
             _row("thresholds", ", ".join(f"{name}={number(value, 'g')}" for name, value in moved.items()))
         )
     lines += _listed(report.notes(), lambda note: _row("note", text_of(note)))
-    lines += _unpaired_lines("golden", report.pairing.unmatched_golden)
-    lines += _unpaired_lines("target", report.pairing.unmatched_target)
+    alone = only_on_one_side(report.pairing.unmatched_golden, report.pairing.unmatched_target)
+    lines += [_row("unpaired", text_of(said)) for said in alone]
     lines += _problem_lines(report.golden.problems, "golden")
     lines += _problem_lines(report.target.problems, "target")
     lines += _listed(_by_reason(report), lambda alike: _incomparable_line(*alike))
@@ -123,10 +123,6 @@ def _coverage_lines(report: Report) -> list[str]:
         command = Message.of("coverage.suggest_mapping", **dumps, file=_SUGGESTED)
         lines.append(_row("next", text_of(command)))
     return lines
-
-
-def _unpaired_lines(side: str, left: Sequence[Coordinates]) -> list[str]:
-    return _listed(left, lambda coordinates: _row("unpaired", f"{side}: {text_of(coordinates.name())}"))
 
 
 def _by_reason(report: Report) -> list[tuple[int, _Incomparable]]:
@@ -179,7 +175,9 @@ def _finding_lines(title: str, finding: Finding | None) -> list[str]:
         _inner("target", finding.target),
     ]
     lines += [_inner("rank", _rank(finding))] if finding.on_rank is not None else []
-    lines += [_inner("class", finding.node_class)] if finding.node_class is not None else []
+    lines += (
+        [_inner("class", word("node_class", finding.node_class))] if finding.node_class is not None else []
+    )
     lines += [_inner("because", text_of(reason)) for reason in finding.reasons]
     lines += [_inner("shows", text_of(shown)) for shown in finding.shown]
     lines += [_inner("sure", text_of(finding.confidence.said))] if finding.confidence is not None else []
@@ -230,7 +228,7 @@ def _overflow_line(overflow: Overflow) -> str:
 
 
 def _suspect_line(suspect: Finding) -> str:
-    known = [str(suspect.node_class)] if suspect.node_class is not None else []
+    known = [word("node_class", suspect.node_class)] if suspect.node_class is not None else []
     known += [f"rank {_rank(suspect)}"] if suspect.on_rank is not None else []
     said = f" ({', '.join(known)})" if known else ""
     reason = text_of(suspect.reasons[0]) if suspect.reasons else ""

@@ -3,7 +3,7 @@
 Dump ── SliceListing ──read_slice──▶ Slice ── Node ── TensorRecord
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import Final
@@ -12,7 +12,9 @@ from msgspec import Struct, field
 
 from firstdrift.model.node import Node
 from firstdrift.wording.message import Message
-from firstdrift.wording.phrases import ranks_named
+from firstdrift.wording.phrases import ranks_named, side_named
+
+_LISTED: Final = 5
 
 
 class Coordinates(Struct, frozen=True):
@@ -33,16 +35,38 @@ class Coordinates(Struct, frozen=True):
         parts = (self.step, self.token, self.micro_step, rank)
         return tuple(-1 if part is None else part for part in parts)
 
-    def name(self) -> Message:
-        """Name this slice in a message: "step 0, rank 1, token 3", or "the only slice"."""
-        known = {
+    def known(self) -> dict[str, int | str]:
+        """Give the coordinates that are known, by the messages that name them."""
+        parts = {
             "slice.step": self.step,
             "slice.rank": ranks_named(self.merged) if self.merged else self.rank,
             "slice.token": self.token,
             "slice.micro_step": self.micro_step,
         }
-        parts = tuple(Message.of(id_, number=number) for id_, number in known.items() if number is not None)
+        return {id_: number for id_, number in parts.items() if number is not None}
+
+    def name(self) -> Message:
+        """Name this slice in a message: "step 0, rank 1, token 3", or "the only slice"."""
+        parts = tuple(Message.of(id_, number=number) for id_, number in self.known().items())
         return Message.of("slice.coordinates", parts=parts) if parts else Message.of("slice.only")
+
+
+def only_on_one_side(golden: Sequence[Coordinates], target: Sequence[Coordinates]) -> tuple[Message, ...]:
+    """Say which slices one dump alone has: "tokens 4 and 5 exist only in golden"."""
+    return tuple(
+        _only_in(side_named(side), left) for side, left in (("golden", golden), ("target", target)) if left
+    )
+
+
+def _only_in(side: Message, left: Sequence[Coordinates]) -> Message:
+    kinds = {tuple(one.known()) for one in left}
+    only_kind = next(iter(kinds)) if len(kinds) == 1 else ()
+    kind = only_kind[0].removeprefix("slice.") if len(only_kind) == 1 else "slices"
+    listed: list[int | str | Message] = [
+        one.name() if kind == "slices" else one.known()[only_kind[0]] for one in left[:_LISTED]
+    ]
+    more = "_more" if len(left) > _LISTED else ""
+    return Message.of(f"only_in.{kind}{more}", side=side, listed=tuple(listed), count=len(left))
 
 
 class Problem(Struct, frozen=True):

@@ -69,6 +69,11 @@ class Thresholds(Struct, frozen=True, omit_defaults=True):
         known = [self._roundoff_of(dtype) for dtype in dtypes if dtype in ROUNDING]
         return max(known, default=self.roundoff_float32)
 
+    def dtype_of(self, roundoff: float) -> str:
+        """Name the dtype whose rounding is nearest to a size."""
+        known = [about.dtype for about in ABOUT.values() if about.dtype is not None]
+        return min(known, key=lambda dtype: abs(self._roundoff_of(dtype) - roundoff))
+
     def drift(self, roundoff: float) -> float:
         """Return the error of a last output above which rounding does not explain it."""
         return min(self.drift_most, max(self.drift_least, self.drift_roundoffs * roundoff))

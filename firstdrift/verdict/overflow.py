@@ -17,6 +17,7 @@ from firstdrift.verdict.judgement import Overflow
 from firstdrift.verdict.row_errors import RowErrors
 from firstdrift.verdict.tree import TreeRow
 from firstdrift.wording.message import Message
+from firstdrift.wording.phrases import roles_named
 
 _SHOWN = 100
 
@@ -36,4 +37,4 @@ def _level(roles: frozenset[Role]) -> tuple[str, Message]:
     out = bool(roles & {Role.OUTPUT, Role.GRADIENT})
     entering = bool(roles & {Role.INPUT, Role.PARAMETER})
     level = "critical" if out and not entering else "high" if out else "medium"
-    return level, Message.of("overflow.on_one_side", roles=tuple(sorted(role.value for role in roles)))
+    return level, Message.of("overflow.on_one_side", roles=roles_named(roles))

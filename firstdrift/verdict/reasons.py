@@ -17,14 +17,14 @@ from firstdrift.verdict.pair_error import size_of
 from firstdrift.verdict.row_errors import RowErrors
 from firstdrift.verdict.tree import TreeRow, is_embedding
 from firstdrift.wording.message import Message
+from firstdrift.wording.phrases import roles_named
 
 _AS = " = "
 
 
 def non_finite(case: Case) -> Reasons:
     """Say where NaN or infinities are on one side only."""
-    roles = tuple(Message.of(f"role.{role}") for role in sorted(map(str, case.error.non_finite)))
-    return (Message.of("reason.non_finite", roles=roles),)
+    return (Message.of("reason.non_finite", roles=roles_named(case.error.non_finite)),)
 
 
 def weights(case: Case) -> Reasons:

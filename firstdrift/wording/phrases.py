@@ -15,6 +15,11 @@ def shape(sizes: Sequence[int]) -> Message:
     return Message.of("shape", sizes=tuple(sizes))
 
 
+def roles_named(roles: Iterable[str]) -> tuple[Message, ...]:
+    """Name roles of tensors, in one order."""
+    return tuple(Message.of(f"role.{role}") for role in sorted(map(str, roles)))
+
+
 def ranks_named(ranks: Iterable[int]) -> str:
     """Write ranks that belong together: "0+1"."""
     return "+".join(map(str, ranks))

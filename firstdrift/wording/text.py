@@ -1,15 +1,17 @@
 """The text of a message in a language.
 
-The catalogue has a text with gaps for each message, as `str.format` has them, and three kinds more:
+The catalogue has a text with gaps for each message, as `str.format` has them, and four kinds more:
 
     {name}                a name or a message as it is; a number with three digits; a list with commas
     {clauses:; }          a list with another joint
     {names: and }         a list with a word before its last: "A, B and C"
     {error:.1%}           any format of `str.format` for numbers
+    {error:percent}       a relative error with two digits: "1.5 %", "46 %", "1.2e-5 %"
     {count:node|nodes}    a count with its noun, in the number that it asks for: "1 node", "1,234 nodes"
     {count:~is|are}       the word alone
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
@@ -25,6 +27,7 @@ _HERE: Final = Path(__file__).parent
 _NOTHING: Final = "-"
 _RULES: Final = "rule"
 _RULE_SENTENCES: Final = "rule_sentences"
+_PERCENT: Final = "percent"
 _PLAIN: Final = 6
 """From this power of ten on, a number is written with its exponent."""
 _GAP: Final = "…"
@@ -147,7 +150,7 @@ class _Words(Formatter):
                 parts = [self.format_field(part, "") for part in value]
                 return _listed(parts, format_spec, _LIST_COMMA[self._language])
             case str() if format_spec:
-                return format(float(value), format_spec)  # "NaN" and "Infinity" come so out of JSON
+                return number(float(value), format_spec)  # "NaN" and "Infinity" come so out of JSON
             case None | str() | bool():
                 return _NOTHING if value is None else str(value)
         return number(value, format_spec)
@@ -164,6 +167,8 @@ def number(value: float, format_spec: str = "") -> str:
     """Write a number as texts have it: three digits, exponents short and only where they are needed."""
     if "|" in format_spec:
         return _counted(int(value), format_spec)
+    if format_spec == _PERCENT:
+        return f"{number(100 * value, '.2g')} %" if math.isfinite(value) else number(value)
     written = format(value, format_spec or (".3g" if isinstance(value, float) else ""))
     mantissa, _, exponent = written.partition("e")
     if not exponent:

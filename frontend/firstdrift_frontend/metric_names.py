@@ -82,7 +82,7 @@ class Threshold:
 def threshold(metric: str, roundoff: float, limits: Thresholds = DEFAULTS) -> Threshold | None:
     """Return the limit that a metric of logits is held against, if there is one."""
     if metric in ("relative_l2", "worst_row_relative_l2", "error_bound"):
-        meaning = Message.of("metric_limit.rounding", factor=limits.floor)
+        meaning = Message.of("metric_limit.rounding", factor=limits.floor, dtype=limits.dtype_of(roundoff))
         return Threshold(limits.floor * roundoff, meaning)
     if metric == "cosine_similarity":
         meaning = Message.of("metric_limit.msit_above", limit=limits.msit_cosine)

@@ -18,7 +18,7 @@ from firstdrift.comparison.table import COLUMNS
 from firstdrift.model.slice import Coordinates
 from firstdrift.wording.message import Message
 from firstdrift.wording.plain import message_object
-from firstdrift.wording.text import text_of
+from firstdrift.wording.text import text_of, word
 
 Run = Callable[..., Any]
 Unpacked = Callable[[str], Path]
@@ -63,8 +63,8 @@ def test_the_text_says_first_what_matters_first(firstdrift: Run, main_case: tupl
     token, node = (text_of(Message.of(f"terminal.first_bad_{kind}")) for kind in ("token", "node"))
     assert f"{token}: {where}, lm_head" in lines
     assert f"{node}: {where}, model.layers.7.mlp" in lines
-    assert titled_within("class", "source") in lines
-    sizes = {"inputs": "0.015", "output": "0.46"}
+    assert titled_within("class", word("node_class", "source")) in lines
+    sizes = {"inputs": "1.5 %", "output": "46 %"}
     assert titled_within("because", text_of(Message.of("reason.inputs_agree", **sizes))) in lines
     assert titled("pairs", "1926: 1610 pass, 0 warning, 316 error, 0 incomparable") in lines
     assert titled("unmatched", "golden 0 nodes, 0 tensors; target 0 nodes, 0 tensors") in lines

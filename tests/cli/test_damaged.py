@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from messages import says, titled
 
-from firstdrift.model.slice import Coordinates
+from firstdrift.model.slice import Coordinates, only_on_one_side
 from firstdrift.wording.text import text_of
 
 Run = Callable[..., Any]
@@ -76,6 +76,6 @@ def test_a_damaged_rank_is_named_and_the_others_are_compared(
     file.write_bytes(file.read_bytes()[:1000])
     done = firstdrift("compare", dump / "golden", tmp_path / "copy")
     assert titled("problem", f"target: {file}: ") in done.out
-    assert titled("unpaired", f"golden: {text_of(Coordinates(0, 1).name())}") in done.out
+    assert titled("unpaired", text_of(only_on_one_side([Coordinates(0, 1)], [])[0])) in done.out
     assert says(done.out, "summary.equal_statistics"), "the others agree"
     assert done.status == 2

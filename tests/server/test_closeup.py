@@ -142,7 +142,7 @@ def test_the_page_has_it_all_without_a_script(near: TestClient) -> None:
     assert "= 1.9 " in page
     assert re.search(r'class="muted around">[^<]*\[0, 0, 2\]<', page)
     assert 'href="' + address + "?tensor=output.0&down=1&across=2&at=1%2C3%2C5#closeup" in page
-    assert "output.0 from near:" in page  # the Markdown that is copied
+    assert "output.0 values:" in page  # the Markdown that is copied
     data = near.get(f"{address}.json?tensor=output.0").json()
     assert [hint["kind"] for hint in data["closeup"]["hints"]] == ["non-finite", "scaled"]
     piece = near.get(f"{address}?closeup=true&tensor=output.0", headers=HTML).text

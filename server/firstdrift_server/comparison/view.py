@@ -15,6 +15,7 @@ from firstdrift.catalogue.dumps.records import changed_since_indexed, get_dump
 from firstdrift.comparison.report import DumpSummary
 from firstdrift.exports.report_json import counts_object
 from firstdrift.groups import known
+from firstdrift.model.slice import only_on_one_side
 from firstdrift.verdict.judge import RULES
 from firstdrift.verdict.judgement import Counts, Finding, Findings, InputDifference
 from firstdrift.wording.message import Message
@@ -185,7 +186,7 @@ class ComparisonView(ComparisonSummary, frozen=True, kw_only=True):
     Attributes:
         sentence: what it says first, or what can be said so far.
         suspects: those of other slices than the one that is selected.
-        unpaired: slices without a partner, by side.
+        unpaired: which slices one dump alone has.
         edit: address of the form for a new comparison, filled in as for this one.
         slices: so many have been compared, of as many as are `expected`.
         has_points: whether a chart of nodes has anything to show.
@@ -201,7 +202,7 @@ class ComparisonView(ComparisonSummary, frozen=True, kw_only=True):
     seconds: Mapping[str, float] | None
     notes: list[Message]
     unreadable: int | None
-    unpaired: Mapping[str, list[Message]]
+    unpaired: tuple[Message, ...]
     edit: str
     rule_sets: tuple[str, ...]
     worker: WorkerView
@@ -245,10 +246,7 @@ def comparison_view(
         seconds=comparison.seconds,
         notes=notes_of(comparison, slices),
         unreadable=comparison.unreadable,
-        unpaired={
-            "golden": [left.name() for left in comparison.unmatched_golden],
-            "target": [left.name() for left in comparison.unmatched_target],
-        },
+        unpaired=only_on_one_side(comparison.unmatched_golden, comparison.unmatched_target),
         edit=new_address(*paths, comparison.options, comparison.note),
         rule_sets=RULES,
         worker=worker_view(session),

@@ -149,7 +149,7 @@ function showLegend() {
   if (sizes.includes(0)) parts.push(swatch(say("equal"), "equal"));
   const infinite = sources().from === "digest" ? say("differs") : say("NaN or infinity");
   if (sizes.includes(Infinity)) parts.push(swatch(infinite, "infinite"));
-  if (sizes.includes(UNKNOWN)) parts.push(swatch(say("error not known"), "unknown"));
+  if (sizes.includes(UNKNOWN)) parts.push(swatch(say("error unknown"), "unknown"));
   if (data.first) parts.push(swatch(say("first bad"), "first"));
   element("heat-legend").replaceChildren(...parts);
 }

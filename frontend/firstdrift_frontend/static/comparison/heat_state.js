@@ -51,7 +51,7 @@ export function addressOf([row, column]) {
 
 /** @param {unknown} error */
 function describeError(error) {
-  if (error === null) return say("error not known");
+  if (error === null) return say("error unknown");
   if (sources().from === "digest") return error === 0 ? say("equal") : say("differs");
   const shown = { error: short(error) };
   return sources().from === "statistics" ? say("output error at least {error}", shown) : say("output error {error}", shown);
@@ -71,7 +71,7 @@ export function describe([row, column]) {
     where,
     describeError(data.errors[row]?.[column]),
     `${word(data.verdict_names[verdict])}, ${word(data.class_names[data.classes[row][column]])}`,
-    ...(isFirst ? [say("the first bad node lies here")] : []),
-    ...(data.rows[row].states.includes("input differs") ? [say("its input differs already")] : []),
+    ...(isFirst ? [say("the first bad node is here")] : []),
+    ...(data.rows[row].states.includes("input differs") ? [say("its input already differs")] : []),
   ];
 }

@@ -60,15 +60,15 @@ function points(data, name, code, range) {
 function summary(data, isAlike) {
   const { total, with_input: withInput, with_output: known, shown } = data;
   if (!total && !withInput && known) {
-    return say("Inputs could be compared of no node, as where only one of the dumps recorded them: {known} nodes have an output error alone.", { known });
+    return say("No inputs were compared (one dump may lack them): {known} nodes have an output error only.", { known });
   }
-  if (!total) return say("No node of this slice has both an input error and an output error that are known.");
+  if (!total) return say("No node of this slice has both an input error and an output error.");
   if (isAlike && data.inputs.concat(data.outputs).every((/** @type {unknown} */ error) => error === 0)) {
-    return say("Of all {total} nodes input and output agree exactly.", { total });
+    return say("Inputs and outputs of all {total} nodes are equal.", { total });
   }
-  if (isAlike && sources().from === "digest") return say("Digests tell which nodes agree, but not by how much others are off.");
-  if (isAlike) return say("Where nodes do not agree, it is by NaN or infinity.");
-  if (shown < total) return say("{shown} of {total} nodes: the worst, and a random sample of the others.", { shown, total });
+  if (isAlike && sources().from === "digest") return say("Digests show which nodes match, not how large the other errors are.");
+  if (isAlike) return say("All nodes that do not match have NaN or infinity.");
+  if (shown < total) return say("{shown} of {total} nodes: the largest errors, and a random sample of the rest.", { shown, total });
   return say("{total} nodes.", { total });
 }
 
@@ -76,8 +76,8 @@ function summary(data, isAlike) {
 function explain(data, isAlike) {
   const left = data.matched - data.total;
   const said = [summary(data, isAlike)];
-  if (data.total && left > 0) said.push(say("{left} more have no known input error or no known output error.", { left }));
-  if (!isAlike) said.push(say("On the edges: 0 or next to it (below, left), NaN or infinity (above, right)."));
+  if (data.total && left > 0) said.push(say("{left} more lack an input or output error.", { left }));
+  if (!isAlike) said.push(say("On the edges: zero or near zero (below, left), NaN or infinity (above, right)."));
   element("scatter-note").textContent = said.join(" ");
 }
 

@@ -63,7 +63,7 @@ export async function copy(text) {
   try {
     await navigator.clipboard.writeText(text);
   } catch {
-    if (!copyWithoutHttps(text)) return toast(say("That did not work"));
+    if (!copyWithoutHttps(text)) return toast(say("Failed"));
   }
   toast(say("Copied"));
 }

@@ -44,7 +44,7 @@ async function makeNow(change, fields) {
     return true;
   } catch (failure) {
     const error = /** @type {any} */ (failure);
-    if (error.status === 409) error.hint = say("What you picked is still picked: look at the preview, and match again");
+    if (error.status === 409) error.hint = say("Your selection is kept: check the preview, and match again");
     complain(error);
     if (error.status === 409) await refresh();
     return false;
@@ -116,7 +116,7 @@ export async function watch() {
   } catch (failure) {
     const error = /** @type {any} */ (failure);
     if (error.status === 404) {
-      const hint = say("What you picked is still picked: choose another match set");
+      const hint = say("Your selection is kept: choose another match set");
       return complain({ message: say("This match set was deleted"), hint });
     }
     watched.failures += 1;

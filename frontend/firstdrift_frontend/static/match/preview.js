@@ -66,7 +66,7 @@ async function showEffect(said) {
   const box = element("match-effect");
   element("effect-card").hidden = false;
   box.setAttribute("aria-busy", "true");
-  const stopWaiting = waitIn(box, say("Finding out what it would change"));
+  const stopWaiting = waitIn(box, say("Computing the effect"));
   try {
     const found = await askEffect(said);
     if (tried.of !== of) return;
@@ -87,10 +87,10 @@ async function showEffect(said) {
  */
 export function objection() {
   const { golden, target } = page.picks;
-  if (!page.ready) return golden.length || target.length ? say("Pick a node on either side") : say("Nothing is picked");
+  if (!page.ready) return golden.length || target.length ? say("Select a node on each side") : say("Nothing selected");
   const isSoonThere = !tried.done && Date.now() - tried.begun < LONG;
-  if (tried.of !== signature() || isSoonThere) return say("The preview comes first");
-  return tried.done && !tried.ok ? say("It cannot be applied: the preview says why") : null;
+  if (tried.of !== signature() || isSoonThere) return say("Wait for the preview");
+  return tried.done && !tried.ok ? say("Cannot be applied: see the preview") : null;
 }
 
 whenPicked(showPicked);

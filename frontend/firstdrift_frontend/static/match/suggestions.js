@@ -32,7 +32,7 @@ function showSuggestions() {
 /** @param {URLSearchParams} said @param {string} of */
 async function load(said, of) {
   const box = element("match-suggestions");
-  const stopWaiting = waitIn(box, say("Looking for partners"));
+  const stopWaiting = waitIn(box, say("Searching for candidates"));
   try {
     const found = await askSuggestions(said);
     if (of !== shown.of) return;
@@ -83,7 +83,7 @@ export async function nextSuggestion(step) {
   }
   await shown.loading;
   const all = links();
-  if (!all.length) return toast(say("There is no suggestion"));
+  if (!all.length) return toast(say("No candidates"));
   const at = all.findIndex((link) => link.hasAttribute("aria-current"));
   const none = step > 0 ? 0 : all.length - 1;
   take(all[at < 0 ? none : (at + step + all.length) % all.length]);

@@ -143,7 +143,7 @@ function sayCell(map) {
   const output = part("cell");
   const every = map.every[0] * map.every[1];
   if (!cell) {
-    output.textContent = every > 1 ? say("Of each cell one element in {every} was looked at", { every }) : "";
+    output.textContent = every > 1 ? say("One element in {every} of each cell was read", { every }) : "";
     return;
   }
   const [down, across] = ranges(map, cell).map(([first, last]) => (

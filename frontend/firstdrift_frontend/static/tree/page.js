@@ -59,7 +59,7 @@ const KEYS = {
 function toSlice(way) {
   const link = /** @type {HTMLElement | null} */ (document.querySelector(`a[rel="${way}"]`));
   if (link) location.assign(withNode(/** @type {HTMLAnchorElement} */ (link).href));
-  else toast(way === "prev" ? say("There is no slice before this one") : say("There is no slice after this one"));
+  else toast(way === "prev" ? say("No earlier slice") : say("No later slice"));
 }
 
 listenForKeys(document, KEYS, {

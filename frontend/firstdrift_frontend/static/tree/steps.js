@@ -120,7 +120,7 @@ export function unfold() {
  */
 export async function jump(step, how) {
   const before = view.selected;
-  if ((await take(step, how)) && view.selected === before) toast(say("There is no other such row"));
+  if ((await take(step, how)) && view.selected === before) toast(say("No other such node"));
 }
 
 /**
