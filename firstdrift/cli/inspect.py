@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from firstdrift.cli.progress import pages_bar
+from firstdrift.cli.places import at_hand
 from firstdrift.exits import FOUND, UNUSABLE
 from firstdrift.groups import known_items
-from firstdrift.remote.addresses import is_address, naming_addresses
+from firstdrift.remote.addresses import naming_addresses
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -52,7 +52,7 @@ def inspect(
         raise click.UsageError(
             f"--{next(iter(wanted))} says what --tree and --overflow show: give one of them too."
         )
-    dump = _fetched(place) if is_address(place) else Path(place)
+    dump = at_hand(place)
     found = inspect_dump(dump)
     if not as_json:
         click.echo(inspection_text(found))
@@ -66,13 +66,6 @@ def inspect(
     if as_json:
         _print_object(found, views, tree=tree, overflow=overflow)
     ctx.exit(FOUND if overflows else 0 if is_whole else UNUSABLE)
-
-
-def _fetched(address: str) -> Path:
-    from firstdrift.remote.fetch import fetched
-
-    with pages_bar("fetching") as show:
-        return fetched(address, show or (lambda _done, _total: None))
 
 
 def _views(dump: Path, coordinates: dict[str, int | None]) -> "Iterator[SliceView]":

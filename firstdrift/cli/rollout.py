@@ -5,20 +5,21 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from firstdrift.cli.places import at_hand
 from firstdrift.cli.reports import require_writable, write_file
 from firstdrift.exits import FOUND, UNUSABLE
+from firstdrift.remote.addresses import naming_addresses
 from firstdrift.wording.message import Message
 
 if TYPE_CHECKING:
     from firstdrift.rollout.report import RolloutReport
 
-_PATH = click.Path(path_type=Path)
 _FILE = click.Path(path_type=Path, dir_okay=False)
 
 
 @click.command()
-@click.argument("rollout", type=_PATH)
-@click.argument("trainer", type=_PATH, required=False)
+@click.argument("rollout", type=click.Path())
+@click.argument("trainer", type=click.Path(), required=False)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of text.")
 @click.option("--csv", "csv_file", type=_FILE, help="Write all tokens here.")
 @click.option(
@@ -47,16 +48,18 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
 @click.option(
     "--dumps",
     nargs=2,
-    type=_PATH,
+    type=click.Path(),
     metavar="GOLDEN TARGET",
     help="Then compare these dumps of the worst sequence, at the token where it left the noise.",
 )
 @click.pass_context
-def rollout(ctx: click.Context, /, rollout: Path, trainer: Path | None, **chosen: Any) -> None:  # noqa: ANN401
+@naming_addresses()
+def rollout(ctx: click.Context, /, rollout: str, trainer: str | None, **chosen: Any) -> None:  # noqa: ANN401
     """Compare the log-probabilities that two engines gave to the same tokens.
 
     ROLLOUT is what the engine that generated them wrote, TRAINER what the trainer computed: JSON lines or
-    Parquet, a file or a folder. Without TRAINER, both are read from the rows of ROLLOUT.
+    Parquet, a file or a folder, or the address of one (docs/remote.md). Without TRAINER, both are read from
+    the rows of ROLLOUT.
 
     Exit status: 0 nothing that --fail-on asks for, 1 something, 2 a part of the input could not be read, or
     no token could be compared.
@@ -64,7 +67,8 @@ def rollout(ctx: click.Context, /, rollout: Path, trainer: Path | None, **chosen
     from firstdrift.rollout.compare import compare_rollout
 
     require_writable(chosen)
-    report = compare_rollout(rollout, trainer or rollout, _options(chosen))
+    sides = at_hand(rollout), at_hand(trainer or rollout)
+    report = compare_rollout(*sides, _options(chosen))
     _print(report, chosen)
     ctx.exit(_status(report, chosen["fail_on"]))
 
@@ -97,7 +101,7 @@ def _print(report: "RolloutReport", chosen: dict[str, Any]) -> None:
     write_file(write_rollout_csv, report, chosen["csv_file"])
 
 
-def _compare_dumps(report: "RolloutReport", dumps: tuple[Path, Path]) -> Any:  # noqa: ANN401 (as above)
+def _compare_dumps(report: "RolloutReport", dumps: tuple[str, str]) -> Any:  # noqa: ANN401 (as above)
     """Compare dumps of the worst sequence, of which token n made the n-th generated token likely."""
     from firstdrift.comparison.compare import compare
     from firstdrift.comparison.report import Options

@@ -5,6 +5,7 @@ from typing import Any
 
 import click
 
+from firstdrift.cli.places import Place, all_at_hand
 from firstdrift.cli.settings import (
     NO_SERVER,
     database_options,
@@ -13,14 +14,14 @@ from firstdrift.cli.settings import (
     server_settings,
 )
 
-_EXISTING = click.Path(path_type=Path, exists=True, file_okay=False)
+_ROOT = Place(path_type=Path, exists=True, file_okay=False)
 _WORKERS = click.option(
     "--workers", type=click.IntRange(min=0), help="Processes that measure; 0: one per core."
 )
 
 
 @click.command()
-@click.argument("roots", nargs=-1, type=_EXISTING)
+@click.argument("roots", nargs=-1, type=_ROOT)
 @server_options
 @_WORKERS
 @click.option(
@@ -36,13 +37,14 @@ _WORKERS = click.option(
 def serve(
     ctx: click.Context,
     /,
-    roots: tuple[Path, ...],
+    roots: tuple[Path | str, ...],
     wanted: tuple[tuple[Path, Path], ...],
     **chosen: Any,  # noqa: ANN401
 ) -> None:
     """Serve the pages, and compare in the background, on this machine.
 
-    ROOTS are the directories that may be browsed; the current one if none is given.
+    ROOTS are the directories that may be browsed; the current one if none is given. What lies at an address,
+    such as s3://bucket/dumps, is fetched first (docs/remote.md).
     """
     import gc
 
@@ -51,24 +53,27 @@ def serve(
     from firstdrift.serving import describe_address
     from firstdrift.serving import serve as run
 
-    settings = server_settings(roots, chosen)
+    settings = server_settings(all_at_hand(roots), chosen)
     ctx.exit(run(settings, wanted, lambda url, made: click.echo(describe_address(url, settings, made))))
 
 
 @click.command()
-@click.argument("roots", nargs=-1, type=_EXISTING)
+@click.argument("roots", nargs=-1, type=_ROOT)
 @server_options
-def server(roots: tuple[Path, ...], **chosen: Any) -> None:  # noqa: ANN401
-    """Run the web process alone; a worker on the same database does the comparing."""
+def server(roots: tuple[Path | str, ...], **chosen: Any) -> None:  # noqa: ANN401
+    """Run the web process alone; a worker on the same database does the comparing.
+
+    ROOTS are as `serve` has them.
+    """
     from firstdrift.serving import describe_address
     from firstdrift_server import run
 
-    settings = server_settings(roots, chosen)
+    settings = server_settings(all_at_hand(roots), chosen)
     run(settings, lambda url: click.echo(describe_address(url, settings)))
 
 
 @click.command()
-@click.argument("roots", nargs=-1, type=click.Path(path_type=Path))
+@click.argument("roots", nargs=-1, type=Place(path_type=Path))
 @database_options
 @_WORKERS
 @click.option(
@@ -77,17 +82,17 @@ def server(roots: tuple[Path, ...], **chosen: Any) -> None:  # noqa: ANN401
     hidden=True,
     help="Stop when the process that started this, so numbered, ends.",
 )
-def worker(roots: tuple[Path, ...], end_with_parent: int | None, **chosen: Any) -> None:  # noqa: ANN401
+def worker(roots: tuple[Path | str, ...], end_with_parent: int | None, **chosen: Any) -> None:  # noqa: ANN401
     """Run the background process alone: take comparisons from the database and do them.
 
-    ROOTS are the directories outside of which it reads nothing, as the server was given them; without any,
-    it reads every dump that it is asked to.
+    ROOTS are the directories outside of which it reads nothing, as the server was given them, addresses too;
+    without any, it reads every dump that it is asked to.
     """
     from firstdrift.processes.limits import Limits
     from firstdrift_server.settings import settings_from
     from firstdrift_worker.main import work_until_signal
 
-    settings = settings_from(roots=roots or None, **chosen, **NO_SERVER)
+    settings = settings_from(roots=all_at_hand(roots) or None, **chosen, **NO_SERVER)
     prepare_data_dir(settings)
     if end_with_parent is not None:
         from firstdrift.serving import stop_without_parent

@@ -11,6 +11,7 @@ from msgspec.structs import asdict
 from firstdrift.exports.spreadsheets import write_csv_of_rows
 from firstdrift.exports.text import printable
 from firstdrift.groups import fields_of
+from firstdrift.remote.addresses import name_of
 from firstdrift.rollout.experts import ExpertsOfPair
 from firstdrift.rollout.read import placed
 from firstdrift.rollout.report import ExpertsReport, PositionBin, RolloutReport, SequencePair
@@ -253,12 +254,12 @@ def _exp(value: float) -> float:
 
 def _side(side: Side) -> Message:
     sizes = {"sequences": len(side.sequences), "files": side.files}
-    return _said("side", path=side.path, fields=side.fields, **sizes)
+    return _said("side", path=name_of(Path(side.path)), fields=side.fields, **sizes)
 
 
 def _side_object(side: Side) -> dict[str, Any]:
     return {
-        "path": side.path,
+        "path": name_of(Path(side.path)),
         "files": side.files,
         "sequences": len(side.sequences),
         "fields": list(side.fields),

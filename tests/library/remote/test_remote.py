@@ -363,3 +363,20 @@ def test_the_cache_is_for_its_owner_alone(remote: MemoryFileSystem, cache: Path)
     remote.pipe("/golden/a", b"one")
     fetched("memory://golden")
     assert cache.stat().st_mode & 0o077 == 0
+
+
+def test_a_rollout_and_a_trainer_may_lie_at_addresses(
+    remote: MemoryFileSystem, capsys: pytest.CaptureFixture[str]
+) -> None:
+    samples = Path(__file__).parents[2] / "dumps" / "rollout"
+    for name in ("rollout", "trainer"):
+        remote.pipe(f"/runs/{name}.jsonl", (samples / f"{name}.jsonl").read_bytes())
+    with pytest.raises(SystemExit) as ended:
+        main(["rollout", "memory://runs/rollout.jsonl", "memory://runs/trainer.jsonl", "--json"])
+    assert ended.value.code == 0
+    said = json.loads(capsys.readouterr().out)
+    assert said["rollout"]["path"] == "memory://runs/rollout.jsonl"
+    with pytest.raises(SystemExit) as ended:
+        main(["rollout", "memory://runs/missing", "memory://runs/trainer.jsonl"])
+    assert ended.value.code == 2
+    assert "there is nothing at memory://runs/missing" in capsys.readouterr().err
