@@ -6,14 +6,18 @@ any length, for they are found by their first place.
 
 from bisect import bisect_right
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Generic, TypeAlias, TypeVar
+from typing import Generic, Protocol, TypeAlias, TypeVar
 
+from msgspec import Struct
 from sqlalchemy import ColumnElement, FromClause, Select, select
 from sqlalchemy.orm import Session
 
-from firstdrift.groups import known_items
+from firstdrift.catalogue.packing import Block
+from firstdrift.groups import gathered
 
-Kept = TypeVar("Kept")
+Kept = TypeVar("Kept", bound=Struct)
+Item = TypeVar("Item")
+Record_co = TypeVar("Record_co", covariant=True)
 Blocks: TypeAlias = FromClause
 """A table whose rows are blocks: its key is whose they are, and their first place."""
 
@@ -21,7 +25,7 @@ _MOST_KEPT = 32
 """So many blocks are remembered by who reads here and there in them."""
 
 
-def split(records: Sequence[Kept], length: int) -> Iterator[tuple[int, Sequence[Kept]]]:
+def split(records: Sequence[Item], length: int) -> Iterator[tuple[int, Sequence[Item]]]:
     """Cut records into pieces of a length, each with the number of those before it."""
     for start in range(0, len(records), length):
         yield start, records[start : start + length]
@@ -65,26 +69,48 @@ def _select(blocks: Blocks, owner: int) -> Select[int, bytes]:
     return select(first, blocks.c.content).where(of == owner).order_by(first)
 
 
-class Reader(Generic[Kept]):
+class Opened(Protocol[Record_co]):
+    """A block that was read."""
+
+    def at(self, places: Sequence[int]) -> Mapping[int, Record_co]:
+        """Look up the records at some places; those that there are none at are left out."""
+
+
+class Numbered(Generic[Kept]):
+    """A block whose records are numbered from its first place on."""
+
+    def __init__(self, kind: type[Kept], first: int, content: bytes) -> None:
+        """Open it."""
+        self._first, self._block = first, Block(kind, content)
+
+    def at(self, places: Sequence[int]) -> Mapping[int, Kept]:
+        """Look up the records at some places."""
+        here = [place for place in places if place - self._first < len(self._block)]
+        return dict(zip(here, self._block.at([place - self._first for place in here]), strict=True))
+
+
+class Reader(Generic[Record_co]):
     """Looks up records of an owner by their places, and remembers the blocks that it read last."""
 
     def __init__(
-        self, session: Session, blocks: Blocks, owner: int, opened: Callable[[int, bytes], Mapping[int, Kept]]
+        self, session: Session, blocks: Blocks, owner: int, opened: Callable[[int, bytes], Opened[Record_co]]
     ) -> None:
-        """Say how a block is opened: its first place and its content in, records by their places out."""
+        """Say how a block is opened, of which the first place and the content are given."""
         self._session, self._query, self._opened = session, _select(blocks, owner), opened
         _, self._first = key_of(blocks)
         self._firsts = firsts_of(session, blocks, owner)
-        self._known: dict[int, Mapping[int, Kept]] = {}
+        self._known: dict[int, Opened[Record_co]] = {}
 
-    def at(self, places: Iterable[int]) -> dict[int, Kept]:
+    def at(self, places: Iterable[int]) -> dict[int, Record_co]:
         """Look up the records at some places; those that there are none at are left out."""
-        of_places = homes(self._firsts, places)
-        self._read(set(of_places.values()) - self._known.keys())
-        found = {place: self._known[first].get(place) for place, first in of_places.items()}
+        of_blocks = gathered((first, place) for place, first in homes(self._firsts, places).items())
+        self._read(of_blocks.keys() - self._known.keys())
+        found: dict[int, Record_co] = {}
+        for first, wanted in of_blocks.items():
+            found |= self._known[first].at(wanted)
         for first in list(self._known)[:-_MOST_KEPT]:
             del self._known[first]
-        return known_items(found)
+        return found
 
     def _read(self, firsts: Collection[int]) -> None:
         if firsts:

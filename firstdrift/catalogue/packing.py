@@ -26,7 +26,7 @@ from functools import cache
 from itertools import chain, compress, count, islice, repeat
 from operator import is_not
 from types import NoneType
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, get_args, get_origin
+from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar, get_args, get_origin
 
 from msgspec import Raw, Struct
 from msgspec.msgpack import Decoder, Encoder
@@ -95,6 +95,34 @@ def unpack(kind: type[Made], packed: bytes) -> list[Made]:
     return _records(kind, found.parts, found.number)
 
 
+class Block(Generic[Made]):
+    """Packed records of which some are asked for: others are made only where they are most."""
+
+    def __init__(self, kind: type[Made], packed: bytes) -> None:
+        """Open it."""
+        self._kind, self._packed = kind, _opened(packed)
+        self._whole: list[Made] | None = None
+
+    def __len__(self) -> int:
+        """Return the number of records."""
+        return self._packed.number
+
+    def at(self, places: Sequence[int]) -> list[Made]:
+        """Restore the records at some places."""
+        if self._whole is None and len(places) * _FEW > len(self):
+            self._whole = _records(self._kind, self._packed.parts, len(self))
+        if self._whole is not None:
+            return list(map(self._whole.__getitem__, places))
+        import numpy as np
+
+        return _some_records(self._kind, self._packed.parts, len(self), np.array(places, np.int64))
+
+    def field(self, name: str) -> list[Any]:
+        """Restore a field of all records, as `unpack_fields` does."""
+        values: list[Any] = _field(self._kind, self._packed.parts, name, len(self), _values)
+        return values
+
+
 def unpack_fields(kind: type[Struct], packed: bytes, names: Iterable[str]) -> list[list[Any]]:
     """Restore some fields of all records, "key" or "location.file": a list of values for each."""
     found = _opened(packed)
@@ -131,6 +159,9 @@ def _opened(packed: bytes) -> Packed:
         found.parts |= _DECODER_OF_PARTS.decode(zlib.decompress(opening.unused_data))
     return found
 
+
+_FEW = 4
+"""Where more than one record of so many is asked for, all are made."""
 
 _NOTHING = Column("none")
 _ENCODER, _DECODER, _DECODER_OF_PARTS = Encoder(enc_hook=str), Decoder(Packed), Decoder(dict[str, Column])
@@ -363,6 +394,51 @@ def _others(kind: Any, column: Column) -> list[Any]:  # noqa: ANN401
     for which in column.which:
         return list(map(once.__getitem__, _numbers(which).tolist()))
     return list(once)
+
+
+def _some_records(kind: type[Made], parts: dict[str, Column], number: int, at: Array) -> list[Made]:
+    known = {name: type_ for name, type_ in _types(kind).items() if name in parts}
+    columns = [_some_values(type_, parts[name], number, at) for name, type_ in known.items()]
+    return [kind(**dict(zip(known, values, strict=True))) for values in zip(*columns, strict=True)]
+
+
+def _some_values(kind: Any, column: Column, number: int, at: Array) -> list[Any]:  # noqa: ANN401
+    if column.form == _NOTHING.form:
+        return [None] * len(at)
+    plain = _without_none(kind)
+    if not column.there:
+        return _some_present(plain, column, number, at)
+    import numpy as np
+
+    there = _flags(column, number)
+    chosen = there[at]
+    present = iter(_some_present(plain, column, int(there.sum()), (np.cumsum(there) - 1)[at[chosen]]))
+    return [next(present) if is_there else None for is_there in chosen.tolist()]
+
+
+def _some_present(kind: Any, column: Column, number: int, at: Array) -> list[Any]:  # noqa: ANN401
+    match column.form:
+        case "words":
+            return [kind(column.words[column.content[place]]) for place in at.tolist()]
+        case "parts":
+            return _some_records(kind, column.parts, number, at)
+        case "several":
+            return _some_several(kind, column, at)
+        case "msgpack" | "json":
+            return list(map(_others(kind, column).__getitem__, at.tolist()))
+    values = _numbers(column)[at]
+    return list((values.astype("?") if kind is bool else values).tolist())
+
+
+def _some_several(kind: Any, column: Column, at: Array) -> list[Any]:  # noqa: ANN401
+    import numpy as np
+
+    lengths = _numbers(column.which[0])
+    ends = np.cumsum(lengths)
+    spans = [np.arange(ends[place] - lengths[place], ends[place]) for place in at.tolist()]
+    wanted = np.concatenate([np.empty(0, np.int64), *spans])
+    records = iter(_some_records(get_args(kind)[0], column.parts, int(lengths.sum()), wanted))
+    return [tuple(islice(records, len(span))) for span in spans]
 
 
 @cache

@@ -12,13 +12,15 @@ from sqlalchemy import Engine, delete, event, text
 from sqlalchemy.orm import Session
 from working import compare_with_worker
 
-from firstdrift.catalogue.comparisons import tree
+from firstdrift.catalogue.comparisons import charts, tree
 from firstdrift.catalogue.comparisons.charts import layer_errors
 from firstdrift.catalogue.comparisons.kept import KeptRow
 from firstdrift.catalogue.comparisons.outline import load_outline, rows_containing
+from firstdrift.catalogue.comparisons.overview import load_overview
 from firstdrift.catalogue.comparisons.records import create_comparison, delete_comparison, purge_deleted
 from firstdrift.catalogue.comparisons.sides import called, load_sides, rows_named
 from firstdrift.catalogue.comparisons.slice_pairs import SlicePair, get_slice_pair, slice_pairs_of
+from firstdrift.catalogue.comparisons.trained import whole_judgements
 from firstdrift.catalogue.comparisons.tree import all_pairs, all_rows
 from firstdrift.catalogue.engine import database_url, open_engine, reading, writing
 from firstdrift.catalogue.packing import pack
@@ -28,6 +30,7 @@ from firstdrift.comparison.report import Options, Report, SliceResult
 from firstdrift.comparison.session import without_details
 from firstdrift.errors import NotInCatalogueError
 from firstdrift.metrics.measurement import MeasurementKind
+from firstdrift.verdict.earlier import without_parameters
 from firstdrift.verdict.judgement import ORIGINS
 from firstdrift.verdict.tree import TreeRow
 
@@ -95,13 +98,40 @@ def test_pairs_come_back_as_they_were_made(made: Made) -> None:
 
 def test_a_slice_pair_says_what_was_found_in_it(made: Made) -> None:
     pair = made.pair()
-    assert repr(pair.judgement) == repr(without_details(made.result.judgement))
+    said_of_slice = without_details(made.result.judgement)
+    assert said_of_slice.training is not None
+    assert said_of_slice.training.parameters
+    assert repr(pair.judgement) == repr(without_parameters(said_of_slice))
     assert pair.golden == made.result.plan.golden.coordinates
     assert pair.target == made.result.plan.target.coordinates
     assert pair.unmatched_golden == made.result.plan.unmatched_golden_tensors
     assert (pair.rows, pair.pairs) == (len(made.result.rows), len(made.result.plan.pairs))
     with reading(made.engine) as session:
         assert slice_pairs_of(session, made.comparison_id) == (pair,)
+        (whole,) = whole_judgements(session, made.comparison_id).values()
+    assert repr(whole) == repr(said_of_slice)
+
+
+def test_a_row_by_itself_is_the_row_among_all_and_so_is_a_pair(made: Made) -> None:
+    with reading(made.engine) as session:
+        slice_pair = made.pair().id
+        rows, pairs = list(all_rows(session, slice_pair)), list(all_pairs(session, slice_pair))
+        for row in rows[:: max(1, len(rows) // 40)]:
+            assert said(tree.rows_at(session, slice_pair, (row.tree.index,))) == said([row])
+            own = [pair for pair in pairs if pair.row == row.tree.index]
+            assert said(tree.pairs_of_row(session, slice_pair, row.tree.index)) == said(own)
+
+
+def test_the_nodes_that_amplify_most_are_kept_and_found_again(made: Made) -> None:
+    with reading(made.engine) as session:
+        slice_pair = made.pair().id
+        kept = load_overview(session, slice_pair).amplified
+        assert (
+            kept == charts.most_amplified(session, slice_pair) == charts._found_amplified(session, slice_pair)
+        )
+    assert kept
+    strengths = [node.amplification for node in kept]
+    assert strengths == sorted(strengths, reverse=True)
 
 
 def test_each_row_has_its_way_from_the_top(made: Made) -> None:
@@ -202,7 +232,7 @@ def test_rows_tell_what_their_numbers_were_computed_from(made: Made) -> None:
         expected.setdefault(row_of_match[pair.match], set()).add(measured.kind)
     with reading(made.engine) as session:
         slice_pair = made.pair().id
-        found = tree.kinds_of_rows(session, slice_pair, range(len(made.result.rows)))
+        _, found = tree.rows_with_kinds(session, slice_pair, (), range(len(made.result.rows)))
         outline = load_outline(session, slice_pair)
     assert found == expected
     assert {MeasurementKind.STATISTICS, MeasurementKind.SCALAR} <= set().union(*found.values())
@@ -214,7 +244,7 @@ QUESTIONS = {
     "row": lambda session, pair: tree.get_row(session, pair, 5),
     "way": lambda session, pair: tree.path_to_row(session, pair, 50),
     "pairs": lambda session, pair: tree.pairs_of_row(session, pair, 5),
-    "kinds": lambda session, pair: tree.kinds_of_rows(session, pair, range(100)),
+    "kinds": lambda session, pair: tree.rows_with_kinds(session, pair, (3,), range(100)),
 }
 
 

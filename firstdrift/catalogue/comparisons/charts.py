@@ -3,15 +3,26 @@
 `slice_pair` is the id of a `SlicePair`. Words (verdicts, classes) are their texts.
 """
 
+import math
 from collections.abc import Collection
 from heapq import nlargest
+from itertools import chain
 from typing import Any
 
 from msgspec import Struct
 from sqlalchemy.orm import Session
 
-from firstdrift.catalogue.comparisons.overview import load_overview, overviews_of
+from firstdrift.catalogue.blocks import contents
+from firstdrift.catalogue.comparisons.kept import KeptRow
+from firstdrift.catalogue.comparisons.overview import (
+    MOST_AMPLIFIED,
+    AmplifiedNode,
+    load_overview,
+    overviews_of,
+)
 from firstdrift.catalogue.comparisons.tree import row_fields, row_fields_at
+from firstdrift.catalogue.packing import unpack_arrays
+from firstdrift.catalogue.tables import RowBlockEntry
 
 
 class LayerErrors(Struct, frozen=True):
@@ -52,17 +63,6 @@ class NodeErrors(Struct, frozen=True):
     matched: int
     with_input: int
     with_output: int
-
-
-class AmplifiedNode(Struct, frozen=True):
-    """A node that gives more of an error than it is given."""
-
-    row: int
-    name: str
-    input_error: float
-    output_error: float
-    amplification: float
-    node_class: str
 
 
 def layer_errors(
@@ -112,21 +112,38 @@ def names_of_rows(session: Session, slice_pair: int, rows: Collection[int]) -> d
     return {index: next(iter(target or golden), "") for index, target, golden in found}
 
 
-def most_amplified(session: Session, slice_pair: int, limit: int) -> list[AmplifiedNode]:
+def most_amplified(session: Session, slice_pair: int) -> tuple[AmplifiedNode, ...]:
     """List the nodes of a slice that make the most of the error they are given, the strongest first."""
+    kept = load_overview(session, slice_pair).amplified
+    return _found_amplified(session, slice_pair) if kept is None else kept
+
+
+def _found_amplified(session: Session, slice_pair: int) -> tuple[AmplifiedNode, ...]:
+    """Find them among the rows, where an earlier version kept none."""
     names = ("input_error", "output_error", "amplification", "node_class")
-    judged = _columns(session, slice_pair, "tree.order", *(f"judgement.{name}" for name in names))
-    ranked = (
-        (amplification, -order, row, given, gave, node_class)
-        for row, (order, given, gave, amplification, node_class) in enumerate(zip(*judged, strict=True))
-        if given is not None and (amplification or 0) > 0
+    at = _most_amplified(session, slice_pair)
+    asked = ("tree.target", "tree.golden", *(f"judgement.{name}" for name in names))
+    found = row_fields_at(session, slice_pair, frozenset(at), *asked)
+    nodes = {
+        row: AmplifiedNode(row, next(iter(target or golden), ""), given, gave, amplification, kind.value)
+        for row, target, golden, given, gave, amplification, kind in found
+    }
+    return tuple(map(nodes.__getitem__, at))
+
+
+def _most_amplified(session: Session, slice_pair: int) -> list[int]:
+    names = ("tree.order", "judgement.input_error", "judgement.amplification")
+    blocks = (content for _, content in contents(session, RowBlockEntry.__table__, slice_pair))
+    judged = chain.from_iterable(
+        zip(*(column.tolist() for column in unpack_arrays(KeptRow, block, names)), strict=True)
+        for block in blocks
     )
-    strongest = nlargest(limit, ranked)
-    named = names_of_rows(session, slice_pair, [row for _, _, row, *_ in strongest])
-    return [
-        AmplifiedNode(row, named[row], given, gave, amplification, node_class.value)
-        for amplification, _, row, given, gave, node_class in strongest
-    ]
+    ranked = (
+        (amplification, -order, row)
+        for row, (order, given, amplification) in enumerate(judged)
+        if amplification > 0 and not math.isnan(given)
+    )
+    return [row for *_, row in nlargest(MOST_AMPLIFIED, ranked)]
 
 
 def _columns(session: Session, slice_pair: int, *names: str) -> list[list[Any]]:

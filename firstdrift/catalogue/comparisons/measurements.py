@@ -12,8 +12,9 @@ from sqlalchemy.orm import Session
 from firstdrift.catalogue.blocks import split
 from firstdrift.catalogue.bulk import insert_many
 from firstdrift.catalogue.codec import to_text
-from firstdrift.catalogue.packing import pack, unpack
+from firstdrift.catalogue.packing import Block, pack, unpack
 from firstdrift.catalogue.tables import MeasurementBlockEntry, SliceEntry
+from firstdrift.groups import gathered
 from firstdrift.matching.plan import TensorPair
 from firstdrift.metrics.measurement import Measurement, MeasurementKind
 
@@ -178,7 +179,7 @@ class Measurements:
     def __init__(self, session: Session) -> None:
         """Read as it is asked for."""
         self._session = session
-        self._known: dict[int, list[Measurement]] = {}
+        self._known: dict[int, Block[Measurement]] = {}
 
     def at(self, places: Sequence[Place]) -> list[Measurement]:
         """Give the measurements at some places."""
@@ -187,5 +188,11 @@ class Measurements:
         missing = blocks - self._known.keys()
         found = select(_BLOCKS.id, _BLOCKS.content).where(_BLOCKS.id.in_(missing))
         for block, content in self._session.execute(found) if missing else ():
-            self._known[block] = unpack(Measurement, content)
-        return [self._known[block][place] for block, place in places]
+            self._known[block] = Block(Measurement, content)
+        wanted = gathered(places)
+        known = {
+            (block, place): measurement
+            for block, here in wanted.items()
+            for place, measurement in zip(here, self._known[block].at(here), strict=True)
+        }
+        return list(map(known.__getitem__, places))

@@ -65,6 +65,17 @@ class Layer(Struct, frozen=True, array_like=True):
     output_error: float | None
 
 
+class AmplifiedNode(Struct, frozen=True):
+    """A node that gives more of an error than it is given."""
+
+    row: int
+    name: str
+    input_error: float
+    output_error: float
+    amplification: float
+    node_class: str
+
+
 class Overview(Struct, frozen=True):
     """What is asked of many slice pairs at once.
 
@@ -73,6 +84,8 @@ class Overview(Struct, frozen=True):
         kinds: what the numbers of its pairs were computed from.
         bad: how many rows are bad.
         has_points: whether a node has both an input and an output error, and a logarithmic axis shows one.
+        amplified: the nodes that make the most of the error they are given, the strongest first; None in an
+            overview of an earlier version.
     """
 
     layers: tuple[Layer, ...]
@@ -80,7 +93,11 @@ class Overview(Struct, frozen=True):
     kinds: tuple[MeasurementKind, ...]
     bad: int
     has_points: bool
+    amplified: tuple[AmplifiedNode, ...] | None = None
 
+
+MOST_AMPLIFIED: Final = 10
+"""So many nodes that amplify are kept."""
 
 Judged = Iterable[tuple[int, PairJudgement]]
 """What is said of pairs of tensors, each with the row that it belongs to."""
@@ -99,7 +116,23 @@ def overview_of(said: SliceJudgement, rows: Sequence[KeptRow], pairs: Judged) ->
         kinds=tuple(kind for place, kind in enumerate(KINDS) if kinds >> place & 1),
         bad=sum(row.verdict in BAD for row in judged),
         has_points=any(map(_is_point, judged)),
+        amplified=strongest(map(_amplified, rows)),
     )
+
+
+def strongest(nodes: Iterable[tuple[int, AmplifiedNode] | None]) -> tuple[AmplifiedNode, ...]:
+    """Choose the nodes that amplify most, which come with their place in the order of execution."""
+    ranked = sorted(filter(None, nodes), key=lambda node: (-node[1].amplification, node[0]))
+    return tuple(node for _, node in ranked[:MOST_AMPLIFIED])
+
+
+def _amplified(row: KeptRow) -> tuple[int, AmplifiedNode] | None:
+    tree, said = row.tree, row.judgement
+    if said.input_error is None or said.output_error is None or not (said.amplification or 0) > 0:
+        return None
+    name = next(iter(tree.target or tree.golden), "")
+    errors = said.input_error, said.output_error, said.amplification or 0.0
+    return tree.order, AmplifiedNode(tree.index, name, *errors, said.node_class.value)
 
 
 def _layer(row: KeptRow) -> Layer:

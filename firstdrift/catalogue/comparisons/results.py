@@ -36,6 +36,7 @@ from firstdrift.catalogue.comparisons.measurements import (
 from firstdrift.catalogue.comparisons.overview import overview_of, pack_overview
 from firstdrift.catalogue.comparisons.packed_slices import PackedSlice
 from firstdrift.catalogue.comparisons.planned import version_of_plans
+from firstdrift.catalogue.comparisons.trained import with_trained, without_trained
 from firstdrift.catalogue.comparisons.tree import all_kept_pairs, all_kept_rows
 from firstdrift.catalogue.tables import (
     ComparisonEntry,
@@ -118,7 +119,8 @@ def start_results(
 
 def saved_slice(session: Session, place: SlicePlace) -> SavedSlice | None:
     """Give what was kept of a slice pair for this revision of the comparison; None if nothing was."""
-    saved = select(SlicePairEntry.judgement, SlicePairEntry.unreadable, SlicePairEntry.seconds).where(
+    columns = SlicePairEntry.judgement, SlicePairEntry.trained
+    saved = select(*columns, SlicePairEntry.unreadable, SlicePairEntry.seconds).where(
         SlicePairEntry.comparison_id == place.comparison_id,
         SlicePairEntry.position == place.position,
         SlicePairEntry.revision == place.revision,
@@ -127,7 +129,10 @@ def saved_slice(session: Session, place: SlicePlace) -> SavedSlice | None:
         SlicePairEntry.complete,
     )
     found = session.execute(saved).one_or_none()
-    return None if found is None else SavedSlice(*found)
+    if found is None:
+        return None
+    judgement, trained, unreadable, seconds = found
+    return SavedSlice(with_trained(judgement, trained), unreadable, seconds)
 
 
 def origins_known(session: Session, golden: int, target: int) -> list[Finding]:
@@ -202,7 +207,7 @@ def copy_slice(
             session.execute(
                 insert(table).from_select(["slice_pair_id", *(column.key for column in names)], found)
             )
-        return SavedSlice(known.judgement, known.unreadable, {})
+        return SavedSlice(with_trained(known.judgement, known.trained), known.unreadable, {})
 
 
 def _others(place: SlicePlace) -> tuple[ColumnElement[bool], ...]:
@@ -220,7 +225,10 @@ def save_bad_output(
     here = (SlicePairEntry.comparison_id == comparison_id, SlicePairEntry.position == position)
     which = (*here, SlicePairEntry.revision == revision, SlicePairEntry.complete)
     entry = session.scalars(select(SlicePairEntry).where(*which)).one()
-    entry.judgement, entry.verdict = without_details(judgement), Verdict.ERROR
+    said, trained = without_trained(without_details(judgement))
+    entry.judgement, entry.verdict = said, Verdict.ERROR
+    if trained is not None:
+        entry.trained = trained
     if judgement.logits is None:
         return
     rows = with_bad_row(list(all_kept_rows(session, entry.id)), judgement.logits, judgement.logits_pair)
@@ -263,6 +271,7 @@ def summary(session: Session, dump: Dump, slice_ids: Sequence[int]) -> DumpSumma
 def _slice_pair_entry(
     place: SlicePlace, said: SliceJudgement, packed: PackedSlice, seconds: Mapping[str, float]
 ) -> SlicePairEntry:
+    judgement, trained = without_trained(said)
     return SlicePairEntry(
         comparison_id=place.comparison_id,
         position=place.position,
@@ -270,7 +279,8 @@ def _slice_pair_entry(
         target_id=place.target,
         revision=place.revision,
         verdict=packed.verdict,
-        judgement=said,
+        judgement=judgement,
+        trained=trained,
         unmatched_golden=packed.unmatched_golden,
         unmatched_target=packed.unmatched_target,
         notes=packed.notes,

@@ -19,6 +19,7 @@ from firstdrift.catalogue.comparisons.overview import Tally, load_overview, tall
 from firstdrift.catalogue.comparisons.planned import load_planned
 from firstdrift.catalogue.comparisons.records import Comparison, Judging
 from firstdrift.catalogue.comparisons.slice_pairs import SlicePair
+from firstdrift.catalogue.comparisons.trained import whole_judgements
 from firstdrift.catalogue.dumps.nodes import dtypes_of_slices
 from firstdrift.catalogue.matches.match_preview import PreviewStorage, load_bench
 from firstdrift.comparison.clock import Clock
@@ -115,7 +116,7 @@ def try_rules(
         SettingsError: there is no such rule set, or the baseline is gone.
     """
     storage = _OtherRules(session, {pair.position: pair for pair in pairs}, judging.baseline, measured_of)
-    known = {pair.position: pair.judgement for pair in pairs}
+    known = whole_judgements(session, comparison.id)
     trial = ComparisonSession(storage, judging.rules, judging.thresholds, known=known)
     trial.run(in_time(known, first, seconds))
     findings_after = trial.conclude(len(comparison.unmatched_golden))

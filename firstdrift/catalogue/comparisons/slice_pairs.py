@@ -44,7 +44,8 @@ class SlicePair(SliceLabel, frozen=True):
     """A golden and a target slice that were compared; those of a running comparison appear one by one.
 
     Attributes:
-        judgement: what is said of it (logits, worst, origins, counts, ...); `rows` and `pairs` are empty.
+        judgement: what is said of it (logits, worst, origins, counts, ...); `rows` and `pairs` are empty, and
+            of a step of training the parameters are left out.
         unmatched_golden: tensors of matched nodes left over; likewise unmatched_target.
         notes: remarks on its match plan, such as which entries of a mapping file matched nothing.
         unreadable: how many pairs could not be compared because a file is damaged or missing.

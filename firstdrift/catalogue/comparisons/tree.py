@@ -6,6 +6,7 @@ in the plan. For a window few blocks are read, whatever the size of the tree.
 
 import math
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from functools import partial
 from heapq import nsmallest
 from itertools import chain, count
 from typing import Any
@@ -14,7 +15,7 @@ from msgspec import Struct
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from firstdrift.catalogue.blocks import Reader, contents, contents_at
+from firstdrift.catalogue.blocks import Numbered, Reader, contents, contents_at
 from firstdrift.catalogue.comparisons.kept import KINDS, KeptPair, KeptRow
 from firstdrift.catalogue.comparisons.measurements import Measurements
 from firstdrift.catalogue.comparisons.overview import overviews_of
@@ -76,11 +77,7 @@ def row_fields_at(
 
 
 def _reader(session: Session, slice_pair: int) -> Reader[KeptRow]:
-    return Reader(session, _ROWS, slice_pair, _opened)
-
-
-def _opened(first: int, content: bytes) -> dict[int, KeptRow]:
-    return dict(enumerate(unpack(KeptRow, content), first))
+    return Reader(session, _ROWS, slice_pair, partial(Numbered, KeptRow))
 
 
 def _row(kept: KeptRow) -> Row:
@@ -122,8 +119,9 @@ def pairs_of_row(session: Session, slice_pair: int, row: int) -> tuple[Pair, ...
     kept = _reader(session, slice_pair).at((row,)).get(row)
     if kept is None or kept.first_pair is None or kept.last_pair is None:
         return ()
-    blocks = contents_at(session, _PAIRS, slice_pair, range(kept.first_pair, kept.last_pair + 1))
-    found = {index: pair for index, pair in _kept_pairs(blocks) if pair.row == row}
+    blocks: Reader[KeptPair] = Reader(session, _PAIRS, slice_pair, partial(Numbered, KeptPair))
+    places = range(kept.first_pair, kept.last_pair + 1)
+    found = {index: pair for index, pair in blocks.at(places).items() if pair.row == row}
     return tuple(_Pairs(session, slice_pair).whole(found))
 
 
@@ -197,12 +195,13 @@ def incomparable_pairs(session: Session, slice_pair: int, *, limit: int) -> tupl
     return tuple(_Pairs(session, slice_pair).whole(dict(list(found.items())[:limit])))
 
 
-def kinds_of_rows(
-    session: Session, slice_pair: int, rows: Collection[int]
-) -> dict[int, frozenset[MeasurementKind]]:
-    """Say what the numbers of rows were computed from; rows without pairs of tensors are left out."""
-    found = _reader(session, slice_pair).at(rows)
-    return {index: _kinds(row.kinds) for index, row in found.items() if row.kinds}
+def rows_with_kinds(
+    session: Session, slice_pair: int, rows: Collection[int], others: Collection[int]
+) -> tuple[dict[int, Row], dict[int, frozenset[MeasurementKind]]]:
+    """Look up rows, and say what the numbers of them and of others come from, so far as there are any."""
+    found = _reader(session, slice_pair).at({*rows, *others})
+    kinds = {index: _kinds(row.kinds) for index, row in found.items() if row.kinds}
+    return {index: _row(found[index]) for index in rows}, kinds
 
 
 def _kinds(bits: int) -> frozenset[MeasurementKind]:

@@ -1,7 +1,7 @@
 """The nodes of indexed slices, with their tensors: some hundreds in a block."""
 
 import struct
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from itertools import chain
 from operator import attrgetter
@@ -15,7 +15,7 @@ from sqlalchemy.orm import Session
 
 from firstdrift.catalogue.blocks import Reader, contents, contents_at, split
 from firstdrift.catalogue.bulk import insert_in_batches
-from firstdrift.catalogue.packing import pack, unpack, unpack_fields
+from firstdrift.catalogue.packing import Block, pack, unpack, unpack_fields
 from firstdrift.catalogue.tables import NodeBlockEntry
 from firstdrift.groups import gathered, known
 from firstdrift.model.node import Node
@@ -105,11 +105,19 @@ def _by_name(session: Session, slice_id: int, field: str) -> dict[str, str]:
 
 def reader(session: Session, slice_id: int) -> Reader[Node]:
     """Give what looks up nodes of a slice by their order."""
-    return Reader(session, _BLOCKS, slice_id, _opened)
+    return Reader(session, _BLOCKS, slice_id, _Ordered)
 
 
-def _opened(_first: int, content: bytes) -> dict[int, Node]:
-    return {node.order: node for node in unpack(Node, content)}
+class _Ordered:
+    """A block of nodes, which are found by their order."""
+
+    def __init__(self, _first: int, content: bytes) -> None:
+        self._block = Block(Node, content)
+        self._places = {order: place for place, order in enumerate(self._block.field("order"))}
+
+    def at(self, places: Sequence[int]) -> Mapping[int, Node]:
+        here = [order for order in places if order in self._places]
+        return dict(zip(here, self._block.at([self._places[order] for order in here]), strict=True))
 
 
 def nodes_named(session: Session, slice_id: int, names: Collection[str]) -> dict[str, Node]:

@@ -20,6 +20,7 @@ from firstdrift.catalogue.comparisons.measurements import load_measurements, pai
 from firstdrift.catalogue.comparisons.records import Comparison, get_comparison
 from firstdrift.catalogue.comparisons.results import SlicePlace
 from firstdrift.catalogue.comparisons.slice_pairs import SlicePair, slice_pairs_of
+from firstdrift.catalogue.comparisons.trained import whole_judgements
 from firstdrift.catalogue.comparisons.tree import all_pairs, all_rows
 from firstdrift.catalogue.dumps.nodes import nodes_named
 from firstdrift.catalogue.dumps.records import get_slice, load_slice, slices_of_dump
@@ -136,8 +137,7 @@ def state_of(session: Session, known: MatchSet) -> State:
     results = known.results()
     judged: dict[int, SliceJudgement] = {}
     if results is not None and get_comparison(session, results).state is JobState.DONE:
-        found = pairs if results == base.id else slice_pairs_of(session, results)
-        judged = {pair.position: pair.judgement for pair in found}
+        judged = whole_judgements(session, results)
     return State(base, base.options.matching.edits + known.edits(), pairs, judged)
 
 

@@ -71,6 +71,8 @@ class SlicePairEntry(Entry):
         revision: of the comparison, for which it was made.
         verdict: the worst of its matched rows; incomparable if no tensors of it could be compared.
         judgement: what is said of it, without its rows and pairs, which have their own tables.
+        trained: the parameters of a step of training, which the judgement lacks, as
+            `firstdrift.catalogue.comparisons.trained` packs them; None if there are none.
         unmatched_golden: tensors of matched nodes left over; likewise unmatched_target.
         notes: remarks on its match plan.
         unreadable: how many pairs could not be compared because a file is damaged or missing.
@@ -99,6 +101,7 @@ class SlicePairEntry(Entry):
     revision: Mapped[int]
     verdict: Mapped[Verdict]
     judgement: Mapped[SliceJudgement] = mapped_column(Record(SliceJudgement))
+    trained: Mapped[bytes | None] = mapped_column(LargeBinary, deferred=True)
     unmatched_golden: Mapped[tuple[UnmatchedTensor, ...]] = mapped_column(Record(tuple[UnmatchedTensor, ...]))
     unmatched_target: Mapped[tuple[UnmatchedTensor, ...]] = mapped_column(Record(tuple[UnmatchedTensor, ...]))
     notes: Mapped[Messages] = mapped_column(Listed(Messages))

@@ -8,7 +8,8 @@ from msgspec import Struct
 from msgspec.structs import asdict, replace
 from sqlalchemy.orm import Session
 
-from firstdrift.catalogue.comparisons.charts import AmplifiedNode, has_points, most_amplified
+from firstdrift.catalogue.comparisons.charts import has_points, most_amplified
+from firstdrift.catalogue.comparisons.overview import AmplifiedNode
 from firstdrift.catalogue.comparisons.records import Comparison, get_comparison
 from firstdrift.catalogue.comparisons.slice_pairs import SlicePair, slice_pairs_of
 from firstdrift.catalogue.dumps.records import changed_since_indexed, get_dump
@@ -46,8 +47,6 @@ from firstdrift_server.parts.sentence import (
 )
 from firstdrift_server.parts.summary import ComparisonSummary, WorkerView, comparison_summary, worker_view
 from firstdrift_server.questions.folders import is_inside
-
-AMPLIFIED_SHOWN = 10
 
 
 class Wanted(Struct, frozen=True):
@@ -283,7 +282,7 @@ def _amplified(session: Session, pair: SlicePair) -> list[Amplified]:
     """List the nodes of a slice that add the most to the error: what the chart of nodes says, in words."""
     return [
         Amplified(node, node_address(pair.comparison_id, pair.position, node.row))
-        for node in most_amplified(session, pair.id, AMPLIFIED_SHOWN)
+        for node in most_amplified(session, pair.id)
     ]
 
 

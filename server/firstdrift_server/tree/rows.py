@@ -1,6 +1,7 @@
 """The visible rows of the tree as pages and JSON show them."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from itertools import chain
 
 import numpy as np
 from msgspec import Struct
@@ -8,7 +9,8 @@ from msgspec.structs import asdict
 from sqlalchemy.orm import Session
 
 from firstdrift.catalogue.comparisons.outline import LEVELS, Floats
-from firstdrift.catalogue.comparisons.tree import Row, kinds_of_rows, rows_at
+from firstdrift.catalogue.comparisons.tree import Row, rows_with_kinds
+from firstdrift.groups import known
 from firstdrift.metrics.measurement import MeasurementKind
 from firstdrift.verdict.tree import TreeRow
 from firstdrift_server.parts.tree_row import RowView, row_view
@@ -50,13 +52,22 @@ class SeenRow(RowView, frozen=True, kw_only=True):
 
 def window(session: Session, slice_pair: int, view: TreeView, start: int, count: int) -> list[SeenRow]:
     """Describe the visible rows from place `start` on, at most `count`."""
-    indexes = view.visible[start : start + count].tolist()
+    (rows,) = windows(session, slice_pair, view, [range(start, start + count)])
+    return rows
+
+
+def windows(
+    session: Session, slice_pair: int, view: TreeView, places: Sequence[range]
+) -> list[list[SeenRow]]:
+    """Describe the visible rows at some places, so far as there are any."""
+    parts = [view.visible[part.start : part.stop].tolist() for part in places]
+    indexes = frozenset(chain.from_iterable(parts))
     errors = np.nan_to_num(view.outline.output_error, posinf=np.inf)
     worst = {index: _worst_below(errors, index, view.outline.last[index]) for index in indexes}
-    kinds = kinds_of_rows(session, slice_pair, {*indexes, *filter(None, worst.values())})
-    rows = {row.tree.index: row for row in rows_at(session, slice_pair, indexes)}
+    rows, kinds = rows_with_kinds(session, slice_pair, indexes, known(worst.values()))
     return [
-        _seen(rows[index], view, place, worst[index], kinds) for place, index in enumerate(indexes, start)
+        [_seen(rows[index], view, place, worst[index], kinds) for place, index in enumerate(part, at.start)]
+        for at, part in zip(places, parts, strict=True)
     ]
 
 

@@ -18,7 +18,7 @@ from firstdrift_server.context import Context
 from firstdrift_server.node.view import node_of
 from firstdrift_server.parts.addresses import comparison_address, tree_address, unmatched_address, with_query
 from firstdrift_server.parts.summary import ComparisonSummary, comparison_summary
-from firstdrift_server.tree.rows import window
+from firstdrift_server.tree.rows import window, windows
 from firstdrift_server.tree.state import SORTS, Parameters, TreeState
 from firstdrift_server.tree.visible import (
     Stop,
@@ -233,10 +233,7 @@ def chunks_of(
         **asdict(seen_of(view)),
         address=tree_address(comparison, position),
         columns=view.state.columns,
-        pieces=[
-            window(session, pair.id, view, places.start, len(places))
-            for places in pieces_asked_for(view, parameters)
-        ],
+        pieces=[*windows(session, pair.id, view, pieces_asked_for(view, parameters))],
     )
 
 

@@ -1,3 +1,5 @@
+from collections.abc import Mapping, Sequence
+
 from sqlalchemy import Engine
 
 from firstdrift.catalogue.blocks import Reader, contents, contents_at, homes, split
@@ -51,13 +53,17 @@ def test_blocks_are_found_by_places_in_them(engine: Engine) -> None:
 def test_a_reader_opens_a_block_once(engine: Engine) -> None:
     opened: list[int] = []
 
-    def places(first: int, content: bytes) -> dict[int, int]:
-        opened.append(first)
-        return {place: place for place in content}
+    class Places:
+        def __init__(self, first: int, content: bytes) -> None:
+            opened.append(first)
+            self._content = content
+
+        def at(self, places: Sequence[int]) -> Mapping[int, int]:
+            return {place: place for place in places if place in self._content}
 
     with reading(with_blocks(engine)) as session:
-        reader = Reader(session, BLOCKS, 1, places)
+        reader = Reader(session, BLOCKS, 1, Places)
         assert reader.at((4, 1, 5)) == {4: 4, 1: 1, 5: 5}
         assert reader.at((9, 11, 12)) == {9: 9, 11: 11}
         assert opened == [0, 3, 10]
-        assert Reader(session, BLOCKS, 2, places).at((4,)) == {}
+        assert Reader(session, BLOCKS, 2, Places).at((4,)) == {}

@@ -19,6 +19,7 @@ from sqlalchemy.engine.interfaces import ReflectedIndex
 from firstdrift.catalogue.comparisons.outline import load_outline
 from firstdrift.catalogue.comparisons.records import get_comparison
 from firstdrift.catalogue.comparisons.slice_pairs import slice_pairs_of
+from firstdrift.catalogue.comparisons.trained import whole_judgements
 from firstdrift.catalogue.comparisons.tree import all_pairs, all_rows
 from firstdrift.catalogue.dumps.records import load_slice
 from firstdrift.catalogue.engine import database_url, open_engine, reading, writing
@@ -32,6 +33,7 @@ from firstdrift.errors import CatalogueError
 from firstdrift.matching.manual.edits import match
 from firstdrift.model.slice import Coordinates, OrderSource
 from firstdrift.verdict.judgement import Counts
+from firstdrift.verdict.training import Trained, Training
 from firstdrift.wording.text import text_of
 
 FIRST_RELEASE: Final = Path(__file__).with_name(f"step_{FIRST}.json.xz")
@@ -205,6 +207,25 @@ def test_rows_of_slices_of_which_nothing_was_measured_are_kept(database: str) ->
         assert len(list(all_rows(session, pair.id))) == pair.rows
         assert len(load_outline(session, pair.id)) == pair.rows
         assert list(all_pairs(session, pair.id)) == []
+    engine.dispose()
+
+
+def test_what_steps_of_training_showed_is_kept_apart(database: str) -> None:
+    training = {"parameters": {"w": {"golden": [1.0, -1.0], "difference": 0.5}}, "noise": 0.25}
+    engine = first_release(database)
+    with writing(engine) as session:
+        said = json.loads(
+            session.scalars(text("SELECT judgement FROM slice_pairs WHERE comparison_id = 1")).one()
+        )
+        changed = {"said": json.dumps(said | {"training": training})}
+        session.execute(text("UPDATE slice_pairs SET judgement = :said WHERE comparison_id = 1"), changed)
+    upgrade(engine)
+    with reading(engine) as session:
+        (pair,) = slice_pairs_of(session, 1)
+        assert pair.judgement.training == Training({}, 0.25)
+        (whole,) = whole_judgements(session, 1).values()
+        assert whole.training == Training({"w": Trained((1.0, -1.0), 0.5)}, 0.25)
+        assert whole.counts == pair.judgement.counts
     engine.dispose()
 
 

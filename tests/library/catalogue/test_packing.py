@@ -12,7 +12,15 @@ from hypothesis import strategies as some
 from msgspec import DecodeError, Struct
 from msgspec.structs import astuple
 
-from firstdrift.catalogue.packing import pack, unpack, unpack_arrays, unpack_fields, with_fields
+from firstdrift.catalogue.packing import (
+    Block,
+    pack,
+    unpack,
+    unpack_arrays,
+    unpack_fields,
+    unpack_inner,
+    with_fields,
+)
 from firstdrift.model.node import Direction, Node, NodeKind
 from firstdrift.model.tensor import DataLocation, Role, Statistics, TensorRecord
 from firstdrift.wording.message import Message
@@ -63,6 +71,23 @@ RECORDS = some.builds(
 @given(some.lists(RECORDS, max_size=20))
 def test_records_come_back_as_they_were(records: list[Record]) -> None:
     assert repr(there_and_back(Record, records)) == repr(records)  # NaN differs from itself
+
+
+@given(some.lists(RECORDS, min_size=1, max_size=20), some.data())
+def test_some_records_are_those_of_all(records: list[Record], data: some.DataObject) -> None:
+    places = data.draw(some.lists(some.integers(0, len(records) - 1), max_size=4))
+    block = Block(Record, pack(Record, records))
+    assert len(block) == len(records)
+    assert repr(block.at(places)) == repr([records[place] for place in places])
+    assert repr(block.at([*range(len(records))])) == repr(records)
+    assert repr(block.at(places)) == repr([records[place] for place in places])
+
+
+def test_fields_of_records_in_records_are_lists_over_all() -> None:
+    records = [Record(several=(Inner(1, 0.5), Inner(2, 1.5))), Record(), Record(several=(Inner(3, 2.5),))]
+    assert unpack_inner(Record, pack(Record, records), "several", ("size",)) == ([2, 0, 1], [[1, 2, 3]])
+    none = pack(Record, [])
+    assert unpack_inner(Record, none, "several", ("size",)) == ([], [[]])
 
 
 @pytest.mark.parametrize(
