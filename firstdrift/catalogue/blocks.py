@@ -82,11 +82,14 @@ class Numbered(Generic[Kept]):
     def __init__(self, kind: type[Kept], first: int, content: bytes) -> None:
         """Open it."""
         self._first, self._block = first, Block(kind, content)
+        self._known: dict[int, Kept] = {}
 
     def at(self, places: Sequence[int]) -> Mapping[int, Kept]:
         """Look up the records at some places."""
         here = [place for place in places if place - self._first < len(self._block)]
-        return dict(zip(here, self._block.at([place - self._first for place in here]), strict=True))
+        new = [place for place in here if place not in self._known]
+        self._known |= zip(new, self._block.at([place - self._first for place in new]), strict=True)
+        return {place: self._known[place] for place in here}
 
 
 class Reader(Generic[Record_co]):

@@ -77,6 +77,16 @@ def row_fields_at(
 
 
 def _reader(session: Session, slice_pair: int) -> Reader[KeptRow]:
+    """Give what looks up rows: one for all who ask in a session that sees no changes."""
+    if session.get_bind().get_execution_options().get("writes", True):
+        return _new_reader(session, slice_pair)
+    readers: dict[int, Reader[KeptRow]] = session.info.setdefault(_new_reader, {})
+    if slice_pair not in readers:
+        readers[slice_pair] = _new_reader(session, slice_pair)
+    return readers[slice_pair]
+
+
+def _new_reader(session: Session, slice_pair: int) -> Reader[KeptRow]:
     return Reader(session, _ROWS, slice_pair, partial(Numbered, KeptRow))
 
 
