@@ -18,6 +18,9 @@ from pathlib import Path
 from firstdrift.groups import not_in
 from firstdrift_frontend import STATIC
 
+VENDOR = "vendor"
+"""Where files of others lie, which are sent as they are: their licence may stand in a comment."""
+
 MEDIA_TYPES = {
     ".css": "text/css; charset=utf-8",
     ".js": "text/javascript; charset=utf-8",
@@ -89,7 +92,7 @@ def _plotly_file() -> Path:
 
 def _load(file: Path) -> Asset:
     content = file.read_bytes()
-    if file.is_relative_to(STATIC):
+    if file.is_relative_to(STATIC) and not file.is_relative_to(STATIC / VENDOR):
         content = _COMMENT.sub(lambda comment: b"\n" * comment[0].count(b"\n"), content)
     # mtime=0: the same file gives the same bytes in every process.
     return Asset(MEDIA_TYPES[file.suffix], content, gzip.compress(content, compresslevel=6, mtime=0))

@@ -27,6 +27,7 @@ from firstdrift_server.uploads.store import Uploads
 from firstdrift_server.visitors import Visit
 
 if TYPE_CHECKING:
+    from firstdrift.catalogue.comparisons.layers import Layer
     from firstdrift.catalogue.comparisons.outline import Outline
     from firstdrift.catalogue.comparisons.rule_preview import Measured
     from firstdrift.catalogue.comparisons.sides import Sides
@@ -52,6 +53,9 @@ for seconds, and writing a file for a minute.
 
 MOST_PAIRS = 40_000
 """Measurements of so many pairs of tensors are kept at hand: about 200 MB."""
+
+MOST_EDGES = 200_000
+"""Layers of graphs with so many edges are kept at hand: about 50 MB."""
 
 MOST_DIFFERENCES = 1_000_000
 """Answers of so many differences of log-probabilities are kept at hand: about 100 MB."""
@@ -145,6 +149,7 @@ class Context:
         sizes: of dumps, as far as they are known.
         outlines: of trees, by id and revision of their slice pair.
         sides: which sides their rows have, likewise.
+        layers: of graphs, by id and revision of their slice pair and the row of the module, -1 for none.
         stacks: call stacks of the nodes of a slice, by the id of the indexed slice.
         benches: pairs of indexed slices, matched but for edits, by their ids and what was asked for.
         dump_trees: trees of single dumps, by the id of the slice and how much of it was computed.
@@ -164,6 +169,9 @@ class Context:
     sizes: Sizes = field(default_factory=Sizes)
     outlines: Recent[tuple[int, int], "Outline"] = field(default_factory=lambda: Recent(16))
     sides: Recent[tuple[int, int], "Sides"] = field(default_factory=lambda: Recent(16))
+    layers: Recent[tuple[int, int, int], "Layer"] = field(
+        default_factory=lambda: Recent(MOST_EDGES, lambda layer: 1 + len(layer.golden) + len(layer.target))
+    )
     stacks: Recent[int, Mapping[str, tuple[str, ...]]] = field(default_factory=lambda: Recent(4))
     benches: Recent[tuple[int, int, Options], "Bench"] = field(default_factory=lambda: Recent(4))
     dump_trees: Recent[tuple[int, int], "DumpTree"] = field(default_factory=lambda: Recent(6))

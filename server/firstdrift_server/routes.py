@@ -9,6 +9,7 @@ from firstdrift_server.comparison import slices_api
 from firstdrift_server.dumps import api as dumps_api
 from firstdrift_server.dumps import page as dumps
 from firstdrift_server.export import api as export_api
+from firstdrift_server.graph import page as graph
 from firstdrift_server.home import page as home
 from firstdrift_server.login import page as login
 from firstdrift_server.match import api as match_api
@@ -66,6 +67,7 @@ PAGES: tuple[APIRouter, ...] = tuple(
         share,
         rules,
         tree,
+        graph,
         node,
         notes,
         match,

@@ -28,7 +28,7 @@ _MOST_COOKIES = 50
 
 _NUMBER = "[0-9]{1,18}"
 _COMPARISON = f"/(?:api/v1/comparisons|c)/(?P<comparison>{_NUMBER})"
-_PAGES = f"|/export|/rules|/s/{_NUMBER}/(?:tree|tree/rows|unmatched|n/{_NUMBER})"
+_PAGES = f"|/export|/rules|/s/{_NUMBER}/(?:tree|tree/rows|graph|graph/layers|unmatched|n/{_NUMBER})"
 _NODE = f"(?:/s/{_NUMBER}/n/{_NUMBER}|/slices/{_NUMBER}/rows/{_NUMBER})"
 _CHARTS = f"|/(?:chart|layers|notes|slices|rules/preview)|/slices/{_NUMBER}/(?:scatter|unmatched|rows)"
 _DATA = f"{_CHARTS}|{_NODE}(?:/tensors/{_NUMBER})?"

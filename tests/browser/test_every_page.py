@@ -56,6 +56,7 @@ PAGES = {
     ],
     "/c/{comparison}/share": ["/c/1/share"],
     "/c/{comparison}/s/{position}/tree": ["/c/1/s/0/tree", "/c/1/s/0/tree?sort=error&q=nowhere"],
+    "/c/{comparison}/s/{position}/graph": ["/c/1/s/0/graph", "/c/2/s/0/graph?row=1&open=0"],
     "/c/{comparison}/s/{position}/n/{row}": ["/c/1/s/0/n/0", "/c/{near}/s/0/n/5"],
     "/c/{comparison}/s/{position}/unmatched": ["/c/1/s/0/unmatched", "/c/2/s/0/unmatched"],
     "/c/{comparison}/s/{position}/match": ["/c/1/s/0/match", "/c/2/s/0/match?show=all&suggest=1&{picked}"],
@@ -75,6 +76,7 @@ PAGES = {
 
 PIECES = {
     "/c/{comparison}/s/{position}/tree/rows",
+    "/c/{comparison}/s/{position}/graph/layers",
     "/c/{comparison}/s/{position}/match/{part}",
     "/dumps/{dump}/s/{position}/tree/rows",
     "/share/{secret}",

@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 
 from firstdrift_frontend import STATIC, TEMPLATES
-from firstdrift_frontend.assets import asset, build, modules, plotly_build
+from firstdrift_frontend.assets import VENDOR, asset, build, modules, plotly_build
 
 FRONTEND = Path(__file__).resolve().parents[2] / "frontend"
-SCRIPTS = {str(file.relative_to(STATIC)): file for file in sorted(STATIC.rglob("*.js"))}
+ALL = {str(file.relative_to(STATIC)): file for file in sorted(STATIC.rglob("*.js"))}
+SCRIPTS = {name: file for name, file in ALL.items() if not name.startswith(VENDOR)}
 IMPORTED = re.compile(r'^(?:import|export)\b(?:[^";]*\bfrom)?\s*"([^"]+)";', re.MULTILINE)
 SOURCES = {file.name: file for file in sorted([*TEMPLATES.iterdir(), *STATIC.glob("*.css")])} | SCRIPTS
 LONGEST_MODULE = 300
@@ -37,13 +38,13 @@ def test_a_module_is_short_and_named_for_what_it_is(name: str) -> None:
 
 @pytest.mark.parametrize("name", SCRIPTS)
 def test_what_a_module_imports_is_there_and_is_found_before_it_runs(name: str) -> None:
-    assert imports(name) <= SCRIPTS.keys()
+    assert imports(name) <= ALL.keys()
     assert imports(name) <= set(modules(name))
 
 
 def test_modules_do_not_import_each_other_in_circles() -> None:
     done: set[str] = set()
-    while ready := {name for name in SCRIPTS.keys() - done if imports(name) <= done}:
+    while ready := {name for name in SCRIPTS.keys() - done if imports(name) & SCRIPTS.keys() <= done}:
         done |= ready
     assert SCRIPTS.keys() - done == set()
 
@@ -65,6 +66,17 @@ def test_a_script_is_sent_without_its_comments_and_line_by_line_as_it_was_writte
         assert line.strip() in {"", source.strip(), re.sub(r"/\*\*.*?\*/ ?", "", source).strip()}
         # Else a part of a text would be left out with the comments.
         assert not any("/**" in text for text in re.findall(r'"[^"]*"|`[^`]*`', source))
+
+
+@pytest.mark.parametrize("name", sorted(ALL.keys() - SCRIPTS.keys()))
+def test_a_script_of_others_is_sent_as_it_is_with_its_licence_and_version_beside_it(name: str) -> None:
+    sent = asset(build(), name)
+    assert sent is not None
+    assert sent.content == ALL[name].read_bytes()
+    assert b"sourceMappingURL" not in sent.content
+    folder = ALL[name].parent
+    assert "Permission is hereby granted" in (folder / "LICENSE").read_text("utf-8")
+    assert re.search(r"^# \w+ \d+\.\d+\.\d+$", (folder / "README.md").read_text("utf-8"), re.MULTILINE)
 
 
 @pytest.mark.parametrize(

@@ -32,6 +32,8 @@ READ = {
     "/c/{comparison}/rules",
     "/c/{comparison}/s/{position}/tree",
     "/c/{comparison}/s/{position}/tree/rows",
+    "/c/{comparison}/s/{position}/graph",
+    "/c/{comparison}/s/{position}/graph/layers",
     "/c/{comparison}/s/{position}/n/{row}",
     "/c/{comparison}/s/{position}/unmatched",
     "/api/v1/comparisons/{comparison}",
@@ -228,7 +230,7 @@ def test_the_cookie_is_for_the_server_only_and_the_secret_for_nobody_else(
     assert "SameSite=lax" in cookie
     assert 3500 < int(re.search(r"Max-Age=(\d+)", cookie)[1]) <= 3600  # type: ignore[index]
     secret = path.removeprefix("/share/")
-    for page in (f"/c/{SHARED}", f"/c/{SHARED}/s/0/tree"):
+    for page in (f"/c/{SHARED}", f"/c/{SHARED}/s/0/tree", f"/c/{SHARED}/s/0/graph"):
         shown = visitor.get(page)
         assert secret not in shown.text
         assert shown.headers["referrer-policy"] == "same-origin"
@@ -242,6 +244,7 @@ def test_the_cookie_is_for_the_server_only_and_the_secret_for_nobody_else(
     ("to", "leads"),
     [
         ("/c/1/s/0/tree?row=3", "/c/1/s/0/tree?row=3"),
+        ("/c/1/s/0/graph?row=3", "/c/1/s/0/graph?row=3"),
         ("/c/2", "/c/1"),
         ("https://evil.example/c/1", "/c/1"),
         ("//evil.example", "/c/1"),

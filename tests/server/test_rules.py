@@ -40,7 +40,7 @@ def test_the_page_leads_to_the_others_of_its_comparison(client: TestClient) -> N
     page = client.get("/c/3/rules", headers={"accept": "text/html"}).text
     pages = page.partition('<nav class="segments"')[2].partition("</nav>")[0]
     links = re.findall('href="([^"]*)"', pages)
-    assert links == ["/c/3", "/c/3/s/3/tree", "/c/3/s/3/match", "/c/3/rules"]
+    assert links == ["/c/3", "/c/3/s/3/tree", "/c/3/s/3/graph", "/c/3/s/3/match", "/c/3/rules"]
     assert re.search('href="/c/3/rules" aria-current="page"', pages)
 
 

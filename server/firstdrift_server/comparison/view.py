@@ -32,6 +32,7 @@ from firstdrift_server.notes.view import noted_nodes
 from firstdrift_server.parts.addresses import (
     address,
     comparison_address,
+    graph_address,
     match_address,
     node_address,
     tree_address,
@@ -143,6 +144,7 @@ class SliceView(Struct, frozen=True, kw_only=True):
     counts: Mapping[str, int]
     rows: int
     tree: str
+    graph: str
     filtered: Mapping[str, str]
     unmatched: str
     match: str
@@ -375,6 +377,7 @@ def _slice_view(comparison: int, pair: SlicePair, slices: Sequence[SlicePair]) -
         counts=counts_object(judged.counts),
         rows=pair.rows,
         tree=tree_address(comparison, pair.position),
+        graph=graph_address(comparison, pair.position),
         filtered={
             name: tree_address(comparison, pair.position, verdict=name)
             for name in ("error", "warning", "incomparable", "unmatched")

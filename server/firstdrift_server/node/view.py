@@ -28,6 +28,7 @@ from firstdrift_server.context import Context
 from firstdrift_server.notes.view import notes_view
 from firstdrift_server.parts.addresses import (
     comparison_address,
+    graph_address,
     node_address,
     rules_address,
     tensor_address,
@@ -133,6 +134,7 @@ class NodeView(RowView, frozen=True, kw_only=True):
     closeup: Mapping[str, Any] | None = None
     worst_tensor: str | None
     tree: str
+    graph: str
     comparison_address: str
     above: Sequence[NodeAbove]
     columns: Sequence[tuple[str, Metric]]
@@ -164,6 +166,7 @@ def node_of(session: Session, context: Context, slice_pair: SliceLabel, index: i
         address=address,
         worst_tensor=None if worst is None else tensors[worst].key,
         tree=tree_address(comparison, position, row=index),
+        graph=graph_address(comparison, position, row=index),
         comparison_address=comparison_address(comparison, slice=position),
         above=[
             NodeAbove(above.tree.label, node_address(comparison, position, above.tree.index))

@@ -23,6 +23,11 @@ def tree_address(comparison: int, slice_: int, **parameters: object) -> str:
     return address(f"/c/{comparison}/s/{slice_}/tree", **parameters)
 
 
+def graph_address(comparison: int, slice_: int, **parameters: object) -> str:
+    """Return the address of the graph of a slice."""
+    return address(f"/c/{comparison}/s/{slice_}/graph", **parameters)
+
+
 def node_address(comparison: int, slice_: int, row: int) -> str:
     """Return the address of a node."""
     return f"/c/{comparison}/s/{slice_}/n/{row}"

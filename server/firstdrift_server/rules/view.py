@@ -22,6 +22,7 @@ from firstdrift.wording.message import Message
 from firstdrift_server.context import Context
 from firstdrift_server.parts.addresses import (
     comparison_address,
+    graph_address,
     match_address,
     rules_address,
     tree_address,
@@ -156,7 +157,8 @@ def rules_view(
     judging, problem = _tried(session, comparison, parameters, sees_others=sees_others)
     look_at_all = sees_others and bool(parameters.get("all"))
     found = _effect(session, context, comparison, pairs, judging, first, look_at_all=look_at_all)
-    selected = {"tree": tree_address(comparison_id, first), "match": match_address(comparison_id, first)}
+    addresses = {"tree": tree_address, "graph": graph_address, "match": match_address}
+    selected = {name: address(comparison_id, first) for name, address in addresses.items()}
     return record_of(
         RulesView,
         comparison_summary(session, comparison),

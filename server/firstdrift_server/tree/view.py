@@ -1,6 +1,6 @@
 """The tree of a slice as its page shows it: filters, rows, and what surrounds them."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from urllib.parse import urlencode
 
 from msgspec import Struct
@@ -162,7 +162,7 @@ def view_from(session: Session, context: Context, pair: SliceLabel, parameters: 
     outline = context.outline(session, pair)
     state = TreeState.read(parameters)
     if state.row is None and (other := parameters.get("as")):
-        state = state.at(_row_as_in(session, pair, other))
+        state = state.at(row_as_in(session, pair, other))
     search = rows_matching if state.is_regex else rows_containing
     containing = search(session, pair.id, state.text) if state.text else None
     view = view_tree(outline, state, containing)
@@ -170,7 +170,7 @@ def view_from(session: Session, context: Context, pair: SliceLabel, parameters: 
     return view if after is None else step_to(view, after, containing)
 
 
-def _row_as_in(session: Session, pair: SliceLabel, other: str) -> int | None:
+def row_as_in(session: Session, pair: SliceLabel, other: str) -> int | None:
     """Find the row of a node of another slice by its name on either side; None if it is not here."""
     position, row = (read_number(part, "as") for part in other.partition(".")[::2])
     there = get_slice_label(session, pair.comparison_id, position or 0)
@@ -217,7 +217,7 @@ def tree_view(session: Session, context: Context, page: TreePage) -> TreePageVie
         unmatched=unmatched_address(comparison, position),
         slice=position,
         slice_name=pair.target.name(),
-        slices=_neighbours(session, comparison, position, view.state),
+        slices=neighbours_at(session, pair, view.state, tree_address),
         sorts=SORTS,
         node=None if view.selected is None else node_of(session, context, pair, view.selected),
     )
@@ -311,7 +311,7 @@ def after_step(view: TreeView, parameters: Parameters) -> TreeState | None:
         return close_all(view)
     for name in ("next", "previous"):
         if (text := parameters.get(name)) is not None:
-            row = next_stop(view, _stop(text), backwards=name == "previous")
+            row = next_stop(view, stop_named(text), backwards=name == "previous")
             return None if row is None else select(view, row)
     return None
 
@@ -323,7 +323,8 @@ def _row(parameters: Parameters, name: str, last: int) -> int | None:
     return row
 
 
-def _stop(text: str) -> Stop:
+def stop_named(text: str) -> Stop:
+    """Read what an address says is to be gone to."""
     try:
         return Stop(text)
     except ValueError as error:
@@ -344,17 +345,17 @@ def pieces_around(view: TreeView) -> list[range]:
     return [range(start, start + CHUNK) for start in range(first, first + CHUNKS * CHUNK, CHUNK)]
 
 
-def _neighbours(session: Session, comparison: int, position: int, state: TreeState) -> Neighbours:
-    return neighbours_of(
-        [
-            SliceLink(
-                pair.position, pair.target.name(), pair.verdict, tree_address(comparison, pair.position)
-            )
-            for pair in slice_labels_of(session, comparison)
-        ],
-        position,
-        state,
-    )
+def neighbours_at(
+    session: Session, pair: SliceLabel, state: TreeState, address: Callable[[int, int], str]
+) -> Neighbours:
+    """Say where the same view of the slices of a comparison is found, whose pages have these addresses."""
+    links = [
+        SliceLink(
+            other.position, other.target.name(), other.verdict, address(other.comparison_id, other.position)
+        )
+        for other in slice_labels_of(session, pair.comparison_id)
+    ]
+    return neighbours_of(links, pair.position, state)
 
 
 def neighbours_of(slices: Sequence[SliceLink], position: int, state: TreeState) -> Neighbours:

@@ -82,6 +82,8 @@ export function write(push) {
     else history.replaceState(null, "", address);
   }
   const data = /** @type {HTMLAnchorElement | null} */ (document.querySelector("[data-json]"));
+  const graph = /** @type {HTMLAnchorElement | null} */ (document.querySelector("[data-to-graph]"));
+  if (graph && view.selected !== null) graph.search = `?row=${view.selected}`;
   if (data) data.href = `${rows.dataset.address}.json?${view.query}`;
 }
 

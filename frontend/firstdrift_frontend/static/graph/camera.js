@@ -1,0 +1,66 @@
+// What part of a graph is on the screen, and how large.
+
+/** @typedef {{x: number, y: number, k: number}} View a point p of the picture is seen at k p + (x, y) */
+
+export const LEAST = 0.06;
+export const MOST = 2.5;
+
+/** @param {number} k */
+export const within = (k) => Math.min(MOST, Math.max(LEAST, k));
+
+/**
+ * Zoom so that a point of the screen stays where it is.
+ * @param {View} view @param {number} by @param {{x: number, y: number}} at
+ * @returns {View}
+ */
+export function zoomed(view, by, at) {
+  const k = within(view.k * by);
+  const ratio = k / view.k;
+  return { k, x: at.x - (at.x - view.x) * ratio, y: at.y - (at.y - view.y) * ratio };
+}
+
+/**
+ * Show all of a picture.
+ * @param {{w: number, h: number}} picture @param {{w: number, h: number}} screen
+ * @returns {View}
+ */
+export function whole(picture, screen) {
+  const room = 28;
+  const k = within(Math.min(1, (screen.w - 2 * room) / picture.w, (screen.h - 2 * room) / picture.h));
+  return { k, x: (screen.w - picture.w * k) / 2, y: (screen.h - picture.h * k) / 2 };
+}
+
+/**
+ * Move as little as it takes for a rectangle of the picture to be seen, or its upper left part if it is too large.
+ * @param {View} view @param {{x: number, y: number, w: number, h: number}} wanted @param {{w: number, h: number}} screen
+ * @returns {View}
+ */
+export function revealing(view, wanted, screen) {
+  /** @param {number} start @param {number} length @param {number} room @param {number} edge */
+  const moved = (start, length, room, edge) => {
+    if (start < edge || length > room - 2 * edge) return edge - start;
+    return Math.min(0, room - edge - start - length);
+  };
+  const left = wanted.x * view.k + view.x;
+  const top = wanted.y * view.k + view.y;
+  const isSeen = left >= 0 && top >= 0 && left + wanted.w * view.k <= screen.w && top + wanted.h * view.k <= screen.h;
+  if (isSeen) return view;
+  return {
+    k: view.k,
+    x: view.x + moved(left, wanted.w * view.k, screen.w, 24),
+    y: view.y + moved(top, wanted.h * view.k, screen.h, screen.h / 5),
+  };
+}
+
+/**
+ * Begin with both sides in their whole width, if that can be read, and with a box in the middle.
+ * @param {{w: number, h: number}} picture @param {{x: number, y: number, w: number, h: number} | null} box @param {{w: number, h: number}} screen
+ * @returns {View}
+ */
+export function first(picture, box, screen) {
+  const k = Math.min(1, Math.max(0.55, (screen.w - 48) / picture.w));
+  const fits = picture.w * k <= screen.w;
+  const middle = box ? box.y + Math.min(box.h, 120) / 2 : 0;
+  const y = picture.h * k <= screen.h - 80 ? 52 : Math.min(52, screen.h * 0.45 - middle * k);
+  return { k, x: fits ? (screen.w - picture.w * k) / 2 : Math.min(24, screen.w / 4 - (box ? box.x + box.w / 2 : 0) * k), y };
+}
