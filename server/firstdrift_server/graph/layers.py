@@ -13,7 +13,7 @@ from sqlalchemy.orm import Session
 from firstdrift.catalogue.comparisons.layers import Layer, load_layer
 from firstdrift.catalogue.comparisons.outline import Outline
 from firstdrift.catalogue.comparisons.slice_pairs import SliceLabel
-from firstdrift.catalogue.comparisons.tree import Row, kinds_of_rows, rows_at
+from firstdrift.catalogue.comparisons.tree import Row, rows_with_kinds
 from firstdrift.groups import fields_of
 from firstdrift.metrics.measurement import MeasurementKind
 from firstdrift.model.node import Direction, NodeKind
@@ -139,9 +139,8 @@ class Graph:
         return load_layer(self._session, self._pair, row, self.rows_in(row))
 
     def _boxes(self, rows: Sequence[int]) -> list[BoxView]:
-        kinds = kinds_of_rows(self._session, self._pair.id, rows)
-        found = rows_at(self._session, self._pair.id, rows)
-        return [self._box(row, kinds.get(row.tree.index, frozenset())) for row in found]
+        found, kinds = rows_with_kinds(self._session, self._pair.id, rows)
+        return [self._box(found[row], kinds.get(row, frozenset())) for row in rows]
 
     def _box(self, row: Row, kinds: Collection[MeasurementKind]) -> BoxView:
         tree, judged = row.tree, row.judgement

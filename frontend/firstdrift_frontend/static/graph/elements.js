@@ -133,7 +133,7 @@ export function cut(said, room, wide = CHARACTER) {
 function second(box, words) {
   if (box.sides.length === 1) return box.sides[0] === "golden" ? say("golden only") : say("target only");
   if (box.own && box.node_class !== "clean") return words.node_class[box.node_class];
-  if (!box.own && box.bad) return say("{count} bad below", { count: box.bad });
+  if (!box.own && box.bad) return say("{count} failing below", { count: box.bad });
   return box.type_name.split(".").at(-1) ?? "";
 }
 
@@ -145,7 +145,7 @@ export function described(box, words) {
   if (box.own) parts.push(words.node_class[box.node_class]);
   if (box.sides.length === 1) parts.push(second(box, words));
   if (box.own) parts.push(say("input error {error}", { error: box.shown.input }), say("output error {error}", { error: box.shown.output }));
-  if (box.bad) parts.push(say("{count} bad below", { count: box.bad }));
+  if (box.bad) parts.push(say("{count} failing below", { count: box.bad }));
   if (box.unmatched) parts.push(say("{count} unmatched below", { count: box.unmatched }));
   return parts.filter(Boolean).join(", ");
 }

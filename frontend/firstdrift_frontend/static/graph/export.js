@@ -81,7 +81,7 @@ export async function savePng(canvas, names, file) {
     if (!made) throw new Error("the picture is too large");
     save(made, `${file}.png`);
   } catch {
-    toast(say("That did not work"));
+    toast(say("Failed"));
   } finally {
     URL.revokeObjectURL(address);
   }

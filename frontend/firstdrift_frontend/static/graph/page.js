@@ -40,7 +40,7 @@ function open() {
 function toSlice(way) {
   const link = /** @type {HTMLAnchorElement | null} */ (document.querySelector(`a[rel="${way}"]`));
   if (link) location.assign(link.href);
-  else toast(way === "prev" ? say("There is no slice before this one") : say("There is no slice after this one"));
+  else toast(way === "prev" ? say("No earlier slice") : say("No later slice"));
 }
 
 /** @param {string} which */

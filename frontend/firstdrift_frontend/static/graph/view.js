@@ -68,15 +68,15 @@ export function reveal() {
   if (where && box) look(revealing(canvas.view, where.w * canvas.view.k > canvas.screen.w ? { ...where, w: box.w } : where, canvas.screen));
 }
 
-/** Select a box, and show its node. @param {string} key */
-export function choose(key) {
+/** Select a box, and show its node. @param {string} key @param {boolean} [push] as a place to come back to */
+export function choose(key, push = false) {
   const row = canvas.byKey.get(key)?.box?.row ?? null;
   canvas.select(key);
   reveal();
   canvas.focus();
   if (row !== null && row !== selected.row) {
     selected.row = row;
-    write(false);
+    write(push);
     showNode();
   }
 }
@@ -144,7 +144,7 @@ export function askAhead(row) {
 /** Go to another node, and open what it lies in. @param {string} way "next=bad" */
 export async function go(way) {
   const found = await fetchLayers(`${way}&row=${selected.row ?? ""}`);
-  if (found.row === null || found.row === selected.row) return toast(say("There is no other such row"));
+  if (found.row === null || found.row === selected.row) return toast(say("No other such node"));
   /** @type {[number | null, number][]} */
   const path = found.path;
   const missing = path.filter(([row, piece]) => !model.has(row, piece)).map(([row, piece]) => `${row ?? ""}:${piece}`);
@@ -154,8 +154,7 @@ export async function go(way) {
     if (row !== null) model.open.add(row);
   }
   draw();
-  choose(String(found.row));
-  write(true);
+  choose(String(found.row), true);
 }
 
 /** @param {number} by */

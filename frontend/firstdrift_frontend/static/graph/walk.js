@@ -71,12 +71,12 @@ function inOrder(picture, here, by) {
   return held[held.indexOf(here) + by] ?? null;
 }
 
-/** Find the nearest box at one side, in the same module. @param {Picture} picture @param {Placed} here @param {Way} way */
+/** Find the nearest box at one side, in the same module: at the same height if there is one. @param {Picture} picture @param {Placed} here @param {Way} way */
 function beside(picture, here, way) {
   const sign = way === "left" ? -1 : 1;
   const middle = (/** @type {Placed} */ { x, w }) => x + w / 2;
-  /** @param {Placed} other */
-  const distance = (other) => Math.abs(middle(other) - middle(here)) + 3 * Math.max(0, other.y - here.y - here.h, here.y - other.y - other.h);
-  const found = heldBy(picture, rowOf(here)).filter((other) => other !== here && sign * (middle(other) - middle(here)) > 1);
-  return found.filter((other) => distance(other) < 1200).sort((a, b) => distance(a) - distance(b))[0] ?? null;
+  const across = (/** @type {Placed} */ other) => sign * (middle(other) - middle(here));
+  const above = (/** @type {Placed} */ other) => Math.max(0, other.y - here.y - here.h, here.y - other.y - other.h);
+  const found = heldBy(picture, rowOf(here)).filter((other) => other !== here && across(other) > 1);
+  return found.sort((a, b) => above(a) - above(b) || across(a) - across(b))[0] ?? null;
 }
