@@ -139,7 +139,7 @@ class Graph:
         return load_layer(self._session, self._pair, row, self.rows_in(row))
 
     def _boxes(self, rows: Sequence[int]) -> list[BoxView]:
-        found, kinds = rows_with_kinds(self._session, self._pair.id, rows)
+        found, kinds = rows_with_kinds(self._session, self._pair.id, rows, ())
         return [self._box(found[row], kinds.get(row, frozenset())) for row in rows]
 
     def _box(self, row: Row, kinds: Collection[MeasurementKind]) -> BoxView:
