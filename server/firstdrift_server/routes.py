@@ -10,6 +10,7 @@ from firstdrift_server.dumps import api as dumps_api
 from firstdrift_server.dumps import page as dumps
 from firstdrift_server.export import api as export_api
 from firstdrift_server.graph import page as graph
+from firstdrift_server.help import page as help_page
 from firstdrift_server.home import page as home
 from firstdrift_server.login import page as login
 from firstdrift_server.match import api as match_api
@@ -59,6 +60,7 @@ PAGES: tuple[APIRouter, ...] = tuple(
     for module in (
         home,
         board,
+        help_page,
         language,
         new,
         dumps,

@@ -70,6 +70,7 @@ PAGES = {
         "/rollout?{rollout}&dtype=float32&low=0.5",
     ],
     "/rollout/{number}": ["/rollout/2?{rollout}"],
+    "/help": ["/help", f"{LOCKED}/help"],
     "/login": [f"{LOCKED}/login"],
 }
 """Addresses of each kind of page; what is in braces is known when the server runs."""

@@ -72,6 +72,11 @@ def test_a_link_is_made_opened_elsewhere_and_revoked(windows: tuple[Dashboard, D
     expect(visitor.page.locator("[data-says=tried-0]")).to_be_visible()
     expect(visitor.page.locator("#part-apply button")).to_have_count(0)
     visitor.settle()
+    visitor.page.locator(".help-link").click()
+    expect(visitor.page.locator("#class-source")).to_be_visible()
+    visitor.page.locator("#next a[href='/c/1']").click()
+    visitor.open("/c/1/rules")
+    visitor.settle()
     assert visitor.complaints == [], "nothing that the pages ask for is refused"
     visitor.page.goto("/")
     expect(visitor.page.locator(".notice-status")).to_have_text("404")

@@ -15,6 +15,7 @@ OPEN_TO_STRANGERS = {
     ("GET", "/ready"),
     ("GET", "/static/{folder}/{name:path}"),
     ("GET", "/login"),
+    ("GET", "/help"),
     ("GET", "/share/{secret}"),
     ("POST", "/login"),
 }

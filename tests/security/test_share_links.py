@@ -58,7 +58,15 @@ WRITTEN = {
     ("POST", "/api/v1/comparisons/{comparison}/notes/{note}/restore"),
     ("DELETE", "/api/v1/comparisons/{comparison}/notes/{note}"),
 }
-OPEN = {"/health", "/ready", "/static/{folder}/{name:path}", "/login", "/share/{secret}", "/language"}
+OPEN = {
+    "/health",
+    "/ready",
+    "/static/{folder}/{name:path}",
+    "/login",
+    "/help",
+    "/share/{secret}",
+    "/language",
+}
 
 
 def routes(where: Any) -> Iterator[tuple[str, str]]:  # noqa: ANN401 (the framework nests routes in private types)
@@ -149,6 +157,22 @@ def test_of_all_routes_a_visitor_finds_those_of_the_comparison_that_only_read(
             assert status == expected, (method, path, status)
     assert visitor.get("/openapi.json").status_code == 404
     assert visitor.get("/no/such/page").status_code == 404
+
+
+def test_words_are_explained_to_everybody_and_a_visitor_finds_the_way_back(
+    owner: TestClient, visitor: TestClient
+) -> None:
+    stranger = visitor.get("/help", headers={"accept": "text/html"})
+    assert stranger.status_code == 200
+    assert f"/c/{SHARED}" not in stranger.text
+    made, path = link(owner)
+    come(visitor, path)
+    page = visitor.get("/help", headers={"accept": "text/html"}).text
+    assert f'href="/c/{SHARED}"' in page
+    assert 'data-says="read-only"' in page
+    assert 'href="/new"' not in page
+    assert owner.delete(f"/api/v1/comparisons/{SHARED}/links/{made}").status_code < 300
+    assert visitor.get("/help").status_code == 200
 
 
 def test_of_another_comparison_a_visitor_finds_nothing(

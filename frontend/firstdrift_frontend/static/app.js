@@ -1,6 +1,7 @@
 // What every page has: light and dark, copying, forms that submit themselves, and pages that keep up to date.
 
 import { fetchPage } from "./lib/http.js";
+import { listenForKeys } from "./lib/keys.js";
 import { copy, explain } from "./lib/notice.js";
 import { around, replaceParts } from "./lib/parts.js";
 
@@ -118,6 +119,11 @@ document.addEventListener("copy", (event) => {
   if (text === null) return;
   event.clipboardData?.setData("text/plain", text);
   event.preventDefault();
+});
+
+// Pages without keys of their own lead to the help page.
+listenForKeys(document, {
+  "?": () => document.querySelector("[data-help]") || location.assign("/help"),
 });
 
 keepUpToDate(/** @type {HTMLElement} */ (document.querySelector("main")));

@@ -23,7 +23,7 @@ from firstdrift_server.guards import share
 from firstdrift_server.sessions import Attempt, Sessions
 from firstdrift_server.visitors import standing_of
 
-OPEN_PATHS = frozenset({"/health", "/ready", "/login"})
+OPEN_PATHS = frozenset({"/health", "/ready", "/login", share.HELP})
 OPEN_FOLDER = "/static/"
 """What anybody may see: whether the server lives, the form, and the files that make the form look well."""
 
@@ -44,7 +44,8 @@ class LoginGuard:
         if scope["type"] == "http" and self.sessions is not None:
             request = Request(scope)
             response = _stop(request, self.sessions)
-            if response is not None and share.has_links(request, self.sessions.cookie):
+            is_asked_of_links = response is not None or request.scope["path"] == share.HELP
+            if is_asked_of_links and share.has_links(request, self.sessions.cookie):
                 visitor = (request, self.sessions.cookie, response)
                 response = await run_in_threadpool(share.stop_visitor, *visitor)
         await (response or self.app)(scope, receive, send)

@@ -15,6 +15,9 @@ from firstdrift_server.visitors import asked_of, shown_secrets, standing_of
 OPEN_FOLDER = "/share/"
 """Where links lead: whoever has none learns there only that they have none."""
 
+HELP = "/help"
+"""What words mean, for everybody; whoever came through a link finds the way back to what it shows."""
+
 LANGUAGE = "/language"
 """Choosing a language changes nothing but a cookie."""
 
@@ -24,13 +27,13 @@ def has_links(request: Request, cookie: str) -> bool:
     return bool(shown_secrets(request, cookie))
 
 
-def stop_visitor(request: Request, cookie: str, refusal: Response) -> Response | None:
+def stop_visitor(request: Request, cookie: str, refusal: Response | None) -> Response | None:
     """Answer in place of the application, or give None to let a visitor through.
 
     Args:
         request: of somebody without the token; its path is the one that the routes will see.
         cookie: name of the cookie of those who have the token.
-        refusal: the answer to those whose links open nothing (any more).
+        refusal: the answer to those whose links open nothing (any more); None to what anybody may see.
     """
     context: Context = request.app.state.context
     method, path = request.method, request.scope["path"]
@@ -44,7 +47,7 @@ def stop_visitor(request: Request, cookie: str, refusal: Response) -> Response |
     if not links:
         return refusal
     standing_of(request).link = link or links[0]
-    if (method, path) == ("POST", LANGUAGE):
+    if (method, path) == ("POST", LANGUAGE) or path == HELP:
         return None
     if asked is None or link is None or (asked.writes and not link.may_write):
         hint = Message.of("server.link_shows_one_comparison")

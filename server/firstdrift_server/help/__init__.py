@@ -1,0 +1,1 @@
+"""Help: what verdicts, classes and terms mean."""
