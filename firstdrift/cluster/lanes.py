@@ -32,10 +32,11 @@ from firstdrift.comparison.side_by_side import (
     Work,
     started,
 )
-from firstdrift.errors import SettingsError
+from firstdrift.errors import DumpError, SettingsError
 from firstdrift.processes.lanes import Lane
 from firstdrift.processes.packed import pack, unpack
 from firstdrift.verdict.baseline import QUIET
+from firstdrift.verdict.judgement import SliceJudgement
 from firstdrift.wording.message import Message
 
 _log = logging.getLogger(__name__)
@@ -124,6 +125,7 @@ class _Comparison:
         self._is_warned = False
         self._agreeing: list[str] | None = None
         self._engine: Engine = None
+        self._said: dict[int, SliceJudgement] = {}
         self._lock = threading.Lock()
 
     def task(self, position: int) -> SliceTask:
@@ -152,6 +154,11 @@ class _Comparison:
                 self._engine = engine_in_use()
             return self._engine if size else None
 
+    def shared(self, position: int, said: SliceJudgement) -> SliceJudgement:
+        """Return what is said of a pair of slices as another lane was told it, so that all hold it once."""
+        with self._lock:
+            return self._said.setdefault(position, said)
+
     def warn(self, error: Exception) -> None:
         """Say once that the cluster could not do something, and why: whoever asked does it."""
         if not self._is_warned:
@@ -162,15 +169,18 @@ class _Comparison:
         """Have something done by a worker, of those that agree if some do not; give its future."""
         return self.client.submit(function, *arguments, pure=False, workers=self._agreeing)
 
-    def leave_out_others(self) -> bool:
-        """Leave out workers that came since and are of another version; tell if there are more of them."""
+    def agreeing(self) -> list[str] | None:
+        """Say which workers do all of it: None for whoever is there, unless some were of another version."""
+        return self._agreeing
+
+    def ask_who_agrees(self) -> list[str] | None:
+        """Leave out workers that have come since and are of another version; say which are left, likewise."""
         with self._lock:
             said = self.client.run(tasks.require_version, version("firstdrift"), on_error="return")
             agreeing = sorted(worker for worker, refusal in said.items() if refusal is None)
-            is_other = bool(agreeing) and len(agreeing) < len(said) and agreeing != self._agreeing
-            if is_other:
+            if agreeing and len(agreeing) < len(said):
                 self._agreeing = agreeing
-            return is_other
+            return self._agreeing
 
     def result(self, future: Any) -> Any:  # noqa: ANN401
         """Wait for a task.
@@ -244,14 +254,16 @@ class ClusterLane(Lane):
         """Answer; where a worker could not, that came since and is of another version, have others do it."""
         if isinstance(question, Judge):
             for at, known in question.said.items():
-                self._said.add(at, known)
+                self._said.add(at, self._comparison.shared(at, known))
         answer = self._prepare if isinstance(question, Prepare) else self._judge
+        agreeing = self._comparison.agreeing()
         try:
             return answer(question.position)
-        except ClusterLostError:
+        except (ClusterLostError, DumpError):
             raise
         except Exception:
-            if self._comparison.client.status != "running" or not self._comparison.leave_out_others():
+            is_lost = self._comparison.client.status != "running"
+            if is_lost or self._comparison.ask_who_agrees() == agreeing:
                 raise
             return answer(question.position)
 

@@ -14,16 +14,19 @@ import psutil
 import pytest
 from clusters import dask_cluster
 from databases import new_postgresql_database
-from sqlalchemy import Engine
+from sqlalchemy import Engine, text
 from working import ask_to_compare, compare_with_worker, wait_for_comparison, wait_until, worker
 
 from firstdrift.catalogue.comparisons import tree
+from firstdrift.catalogue.comparisons.measurements import KEY_BYTES
 from firstdrift.catalogue.comparisons.records import Comparison, cancel_comparison
 from firstdrift.catalogue.comparisons.slice_pairs import slice_pairs_of
 from firstdrift.catalogue.engine import open_engine, reading, writing
 from firstdrift.catalogue.tables import JobState
 from firstdrift.comparison.session import ComparisonSession
+from firstdrift.comparison.side_by_side import Judged
 from firstdrift_worker import comparing
+from firstdrift_worker.storage import CatalogueStorage
 
 Dumps = tuple[Path, Path]
 STEPS = 6
@@ -85,6 +88,31 @@ def test_a_cluster_keeps_the_same_wherever_it_works(
     with dask_cluster(tmp_path, 2) as cluster:
         together = compare_with_worker(other, *steps, cluster=cluster.address)
     assert kept(other, together) == alone
+
+
+KEPT = ("node_blocks", "measurement_blocks", "row_blocks", "pair_blocks", "overviews", "plans")
+
+
+def test_a_cluster_sends_no_more_than_is_kept(
+    sqlite_url: str, tmp_path: Path, steps: Dumps, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sent: list[int] = []
+    add = CatalogueStorage.add
+
+    def weighed(self: CatalogueStorage, answer: Judged) -> None:
+        sent.append(len(answer.kept))
+        add(self, answer)
+
+    monkeypatch.setattr(CatalogueStorage, "add", weighed)
+    with dask_cluster(tmp_path, 1) as cluster:
+        compare_with_worker(sqlite_url, *steps, cluster=cluster.address)
+    engine = open_engine(sqlite_url)
+    with reading(engine) as session:
+        kept = sum(session.scalars(text(f"SELECT sum(length(content)) FROM {name}")).one() for name in KEPT)  # noqa: S608
+        pairs = session.scalars(text("SELECT sum(pairs) FROM slice_pairs")).one()
+    engine.dispose()
+    assert len(sent) == STEPS
+    assert sum(sent) < kept + 2 * KEY_BYTES * pairs + 10_000 * STEPS
 
 
 def test_where_the_cluster_is_gone_the_worker_compares_by_itself(

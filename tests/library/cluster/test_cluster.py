@@ -75,6 +75,25 @@ def test_any_number_of_workers_finds_the_same(
         assert answer(on(cluster, steps)) == here
 
 
+def test_what_is_said_of_a_slice_is_held_once_however_many_lanes_there_are(
+    steps: Dumps, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started: list[lanes.ClusterLane] = []
+    start = lanes.ClusterLane.__init__
+
+    def note(self: lanes.ClusterLane, comparison: lanes._Comparison) -> None:
+        started.append(self)
+        start(self, comparison)
+
+    monkeypatch.setattr(lanes.ClusterLane, "__init__", note)
+    with dask_cluster(tmp_path, 1) as cluster:
+        on(cluster, steps)
+    held = [said for lane in started for said in lane._said.values()]
+    assert len(started) == 3
+    once = {id(said.counts) for said in held}  # without parameters, it is another record of the same parts
+    assert len(once) == len({said.coordinates for said in held}) < len(held)
+
+
 @pytest.mark.parametrize("engine", ["numpy", "numba"])
 def test_tensors_are_measured_in_batches(
     engine: Literal["numpy", "numba"],
@@ -187,10 +206,8 @@ def test_a_worker_of_another_version_that_comes_later_does_none_of_it(
     here = answer(compare_dumps(many_steps, Options()))
     monkeypatch.setattr(ComparisonSession, "look_at", refuse)
     refused: list[object] = []
-    leave_out = lanes._Comparison.leave_out_others
-    monkeypatch.setattr(
-        lanes._Comparison, "leave_out_others", lambda self: refused.append(1) or leave_out(self)
-    )
+    ask = lanes._Comparison.ask_who_agrees
+    monkeypatch.setattr(lanes._Comparison, "ask_who_agrees", lambda self: refused.append(1) or ask(self))
     with dask_cluster(tmp_path, 1) as cluster:
 
         def come() -> None:
