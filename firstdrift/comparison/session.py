@@ -19,9 +19,10 @@ from msgspec.structs import replace
 from firstdrift.comparison.clock import Clock
 from firstdrift.comparison.report import SliceResult
 from firstdrift.matching.plan import Messages, SlicePlan, TensorPair
-from firstdrift.metrics.measurement import Measurement
+from firstdrift.metrics.measurement import Measurement, MeasurementKind
 from firstdrift.model.slice import Coordinates
 from firstdrift.verdict.baseline import Noise
+from firstdrift.verdict.cause import with_causes, with_values
 from firstdrift.verdict.comparable import When, time_of
 from firstdrift.verdict.earlier import Context, Earlier, without_parameters
 from firstdrift.verdict.findings import AllSlices, judge_after
@@ -196,22 +197,31 @@ class ComparisonSession:
                 noise=self._storage.noise(planned.plan.golden.coordinates),
             )
             is_own = self._rules == OWN_RULES  # other tools do not say where an error begins
-            if is_own and judged.origins and not context.has_origins:
-                judged = self._look_closely(position, judged, planned.plan, measured)
+            if is_own and judged.origins:
+                looked_at = self._look_closely(
+                    position, judged, planned.plan, measured, is_first=not context.has_origins
+                )
+                judged = with_causes(looked_at)
         self._storage.keep(position, SliceResult(planned.plan, planned.rows, measured, judged), clock)
         self.clock.add(clock.seconds)
         return without_details(judged)
 
     def _look_closely(
-        self, position: int, judged: SliceJudgement, plan: SlicePlan, measured: Sequence[Measurement]
+        self,
+        position: int,
+        judged: SliceJudgement,
+        plan: SlicePlan,
+        measured: Sequence[Measurement],
+        *,
+        is_first: bool,
     ) -> SliceJudgement:
-        """Say of the first node at which an error begins what its values show."""
+        """Say of the first node at which an error begins what its values show; statistics are at hand."""
         first, *others = judged.origins
         worst = judged.rows[first.row].worst_pair
-        if worst is None:
+        if worst is None or not (is_first or measured[worst].kind is MeasurementKind.STATISTICS):
             return judged
         shown = self._storage.shown(position, plan.pairs[worst], measured[worst])
-        return replace(judged, origins=(replace(first, shown=shown), *others))
+        return replace(judged, origins=(with_values(first, shown), *others))
 
     def context(self, position: int, coordinates: Coordinates) -> Context:
         """Say what was said of pairs before bears on the judgement of one."""

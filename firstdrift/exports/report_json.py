@@ -184,6 +184,7 @@ def finding_object(finding: Finding | None) -> dict[str, Any] | None:
         "verdict": finding.verdict.value,
         "reasons": list(finding.reasons),
         "shown": list(finding.shown),
+        "cause": list(finding.cause),
         "metrics": dict(finding.metrics),
         "confidence": _confidence_object(finding.confidence),
     }

@@ -179,7 +179,7 @@ def _finding_lines(title: str, finding: Finding | None) -> list[str]:
         [_inner("class", word("node_class", finding.node_class))] if finding.node_class is not None else []
     )
     lines += [_inner("because", text_of(reason)) for reason in finding.reasons]
-    lines += [_inner("shows", text_of(shown)) for shown in finding.shown]
+    lines += [_inner("cause", text_of(sign)) for sign in finding.cause]
     lines += [_inner("sure", text_of(finding.confidence.said))] if finding.confidence is not None else []
     numbers = _metrics(finding.metrics)
     return lines + ([f"  {finding.tensor or 'tensor':<11} {numbers}"] if numbers else [])

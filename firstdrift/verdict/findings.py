@@ -111,12 +111,16 @@ class AllSlices:
         bad_token, bad_node = next(iter(bad_tokens), None), next(iter(origins), None)
         suspects = list(self._drifted.values()) or _suspects(origins)
         systematic = _systematic(ordered)
+        rank = self._rank(bad_tokens, ordered)
+        if bad_node is not None and bad_node.cause and rank is not None and rank.id == "rank.began":
+            only = Message.of("cause.only_rank", rank=bad_node.coordinates.rank)
+            bad_node = replace(bad_node, cause=(*bad_node.cause, only))
         return Findings(
             summary=summarise(bad_token, bad_node, self._drift, inputs, ordered, systematic),
             first_bad_token=bad_token,
             first_bad_node=bad_node,
             input_differs=tuple(inputs),
-            rank_finding=self._rank(bad_tokens, ordered),
+            rank_finding=rank,
             suspects=tuple(suspects[:_SUSPECTS]),
             overflow=tuple(overflow for judged in ordered for overflow in judged.overflow),
             systematic=systematic,

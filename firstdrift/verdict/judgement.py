@@ -144,6 +144,8 @@ class Finding(Struct, frozen=True):
             version found.
         direction: the pass that the node belongs to.
         shown: what its values show of how one tensor became the other; said of the first bad node.
+        cause: what makes it differ, a clause for each sign (`firstdrift.verdict.cause`); empty where the
+            reasons say it, or nothing recorded tells.
         operator: short name of an operator that runs right in a module which holds modules as well; None
             where the module says enough.
     """
@@ -166,6 +168,7 @@ class Finding(Struct, frozen=True):
     confidence: Confidence | None = None
     direction: Direction = Direction.NONE
     shown: Reasons = ()
+    cause: Reasons = ()
 
     @property
     def name(self) -> str:

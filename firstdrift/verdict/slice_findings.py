@@ -11,6 +11,7 @@ from firstdrift.model.names import parse_name
 from firstdrift.model.node import NodeKind
 from firstdrift.model.tensor import Role
 from firstdrift.verdict.case import excess_of_parameter
+from firstdrift.verdict.cause import signs_of_row
 from firstdrift.verdict.classes import SOURCE
 from firstdrift.verdict.classify import Classified
 from firstdrift.verdict.confidence import Confidence, basis_of, confidence_in
@@ -47,6 +48,7 @@ def finding_of_row(
         epoch=bisect_left(evidence.communications, row.order, key=attrgetter("order")),
         operator=_operator_beside_modules(evidence, row),
         golden_ranks=_golden_ranks(evidence),
+        cause=signs_of_row(evidence, row, judged),
         confidence=None if classified is None else _confidence(evidence, row, at, classified),
     )
 

@@ -21,7 +21,7 @@ from firstdrift.verdict.judgement import (
     SystematicDifference,
 )
 from firstdrift.verdict.tokens import how_far_off, what_is_off
-from firstdrift.wording.message import VERBATIM, Message
+from firstdrift.wording.message import VERBATIM, Message, joined
 
 _WHAT: Final = {
     NodeClass.SOURCE: Message.of("finding.source"),
@@ -83,7 +83,7 @@ def _summed_up(
     if bad_node is not None and alone and bad_token is None and _is_one_tensor(judgements[0]):
         return Message.of("summary.two_tensors", off=how_far_off(judgements[0]))
     if bad_node is not None:
-        return _bad_node(bad_token, bad_node, alone=alone)
+        return _with_cause(_bad_node(bad_token, bad_node, alone=alone), bad_node)
     if bad_token is not None:
         return Message.of("summary.bad_token", token=_token_alone(bad_token, alone=alone))
     if drift is not None:
@@ -190,6 +190,12 @@ def _bad_node(bad_token: Finding | None, bad_node: Finding, *, alone: bool) -> M
         return Message.of("summary.bad_token_and_node", token=_first_bad(bad_token, alone=alone), node=node)
     token = _token_alone(bad_token, alone=alone)
     return Message.of("summary.bad_token_then_node", token=token, where=where, node=node)
+
+
+def _with_cause(said: Message, bad_node: Finding) -> Message:
+    if not bad_node.cause:
+        return said
+    return Message.of("summary.with_cause", said=said, cause=joined(*bad_node.cause))
 
 
 def _what(bad_node: Finding) -> Message:

@@ -1,0 +1,131 @@
+"""What makes a node differ, as far as was recorded: one clause for each sign, the most telling first.
+
+| sign                                        | clause                                          |
+| ------------------------------------------- | ----------------------------------------------- |
+| the two runs call different operators       | golden calls silu, the target calls gelu        |
+| a weight that is not finite                 | weight of the target contains NaN               |
+| values that follow from golden by a pattern | weight = -golden; only index 3 of 8 differs     |
+| operators that one run alone calls inside   | only the target run calls mul and add inside it |
+
+What the first sentence says already, such as an argument that differs, is not said again.
+"""
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from msgspec.structs import replace
+
+from firstdrift.matching.tree import operator_family
+from firstdrift.metrics.measurement import Measurement, SideSummary
+from firstdrift.model.names import parse_name
+from firstdrift.model.node import API
+from firstdrift.verdict.evidence import Evidence
+from firstdrift.verdict.judgement import Finding, NodeClass, Reasons, RowJudgement, SliceJudgement
+from firstdrift.verdict.tree import TreeRow
+from firstdrift.wording.message import Message
+from firstdrift.wording.phrases import side_named
+
+MOST_CALLED: Final = 6
+"""More operators than this that one run alone calls inside a node are another implementation of it."""
+
+_AFTER_OPERATORS: Final = 1
+_PLACE: Final = {"cause.other_operator": 0, "cause.calls": 2}
+"""Where a sign stands among the others."""
+
+
+def signs_of_row(evidence: Evidence, row: TreeRow, judged: RowJudgement) -> Reasons:
+    """Say of a row at which an error begins what its operators and its weights tell of the cause."""
+    match judged.node_class:
+        case NodeClass.SOURCE:
+            return (*_other_operator(row), *_called_inside(evidence.rows, row))
+        case NodeClass.NON_FINITE:
+            return tuple(_non_finite_weights(evidence, row))
+    return ()
+
+
+def with_values(origin: Finding, shown: Reasons) -> Finding:
+    """Let a finding say what the values of its tensor show (`firstdrift.comparison.shown`) as well."""
+    signs = (*origin.cause, *(_as_line(origin, one) or one for one in shown))
+    cause = tuple(sorted(signs, key=lambda sign: _PLACE.get(sign.id, _AFTER_OPERATORS)))
+    return replace(origin, shown=shown, cause=cause)
+
+
+def with_causes(judged: SliceJudgement) -> SliceJudgement:
+    """Let the rows at which an error begins say why, as the findings do."""
+    signs = {origin.row: origin.cause for origin in judged.origins if origin.cause}
+    if not signs:
+        return judged
+    rows = list(judged.rows)
+    for index, cause in signs.items():
+        rows[index] = replace(rows[index], reasons=(*rows[index].reasons, *cause))
+    return replace(judged, rows=tuple(rows))
+
+
+def _as_line(origin: Finding, shown: Message) -> Message | None:
+    """Write that a tensor is a multiple of golden where a factor, and nothing else, is shown."""
+    hints = shown.arguments.get("hints") or (shown.arguments.get("hint"),)
+    match hints:
+        case (Message(id="hint.line", arguments={"line": line}),):
+            by = "_by_statistics" if "hint" in shown.arguments else ""
+            return Message.of(f"cause.line{by}", tensor=_named(origin), line=line)
+    return None
+
+
+def _named(origin: Finding) -> Message | str:
+    """Name the tensor of a finding: "weight" where it is one of an operator, which numbers its inputs."""
+    role, _, key = (origin.tensor or "").partition(".")
+    if origin.node_class is not NodeClass.WEIGHTS_DIFFER:
+        return origin.tensor or ""
+    return key if role == "parameter" else Message.of("cause.weight")
+
+
+def _other_operator(row: TreeRow) -> Iterator[Message]:
+    names = row.golden[:1], row.target[:1]
+    if row.kind is not API or not all(names):
+        return
+    golden, target = (parse_name(side[0]) for side in names)
+    families = operator_family(golden.type_name), operator_family(target.type_name)
+    if golden.kind == target.kind == API and families[0] != families[1]:
+        yield Message.of("cause.other_operator", golden=families[0], target=families[1])
+
+
+def _called_inside(rows: Sequence[TreeRow], row: TreeRow) -> Iterator[Message]:
+    """Say which operators one run alone calls inside a node that both runs have by one name."""
+    if not row.golden or row.golden != row.target:
+        return
+    alone = [
+        other
+        for other in rows[row.index + 1 : row.last + 1]
+        if other.match is None and other.kind is API and other.direction is row.direction
+    ]
+    if len(alone) > MOST_CALLED:
+        return
+    for side in ("target", "golden"):
+        called = dict.fromkeys(operator_family(one.type_name) for one in alone if one.side == side)
+        if called:
+            yield Message.of("cause.calls", side=side_named(side), operators=tuple(called))
+
+
+def _non_finite_weights(evidence: Evidence, row: TreeRow) -> Iterator[Message]:
+    for index in evidence.errors[row.index].parameters:
+        pair, measured = evidence.plan.pairs[index], evidence.measurements[index]
+        what = _not_finite(measured)
+        if what is not None:
+            key = pair.target.key if pair.target.role == "parameter" else Message.of("cause.weight")
+            yield Message.of("cause.contains", tensor=key, what=what)
+
+
+def _not_finite(measured: Measurement) -> Message | None:
+    """Say what a target tensor contains beside numbers, if golden has none of it."""
+    found = _kinds(measured.target) - _kinds(measured.golden)
+    return next((Message(kind) for kind in ("hint.nan", "hint.infinities") if kind in found), None)
+
+
+def _kinds(side: SideSummary | None) -> set[str]:
+    if side is None:
+        return set()
+    ends = [end for end in (side.maximum, side.minimum) if end is not None]
+    has_nan = bool(side.nan) or any(map(math.isnan, ends))
+    has_infinity = bool(side.positive_infinity or side.negative_infinity) or any(map(math.isinf, ends))
+    return {kind for kind, there in (("hint.nan", has_nan), ("hint.infinities", has_infinity)) if there}
