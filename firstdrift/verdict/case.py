@@ -21,7 +21,7 @@ from firstdrift.model.tensor import GRADIENT, UNDERFLOW
 from firstdrift.verdict.conditioning import Term
 from firstdrift.verdict.confidence import Excess
 from firstdrift.verdict.evidence import Evidence
-from firstdrift.verdict.fixed_thresholds import MADE_OF, STATISTICS_ROUNDING
+from firstdrift.verdict.fixed_thresholds import MADE_OF, NOISE_BEFORE, STATISTICS_ROUNDING
 from firstdrift.verdict.layer_outliers import PeerGroup
 from firstdrift.verdict.movable_thresholds import Thresholds
 from firstdrift.verdict.row_errors import RowErrors
@@ -40,6 +40,8 @@ class Progress:
             origins_inside: how many rows below are origins.
         level: errors above it belong to a fault; below it, to rounding. Infinite without a fault.
         first_origin: place of the first row at which an error begins.
+        reached_from: place from which on errors above the level belong to a fault: that of the first origin,
+            or of the node at which an error began in a slice before, if that comes sooner.
         input_row: the row whose inputs come from outside and differ; input_pair: the pair that shows it.
         seen: worst output error; None before the first.
         seen_whole: the same with the rows of tokens that went to other experts.
@@ -58,6 +60,7 @@ class Progress:
     origins_inside: list[int]
     level: float = math.inf
     first_origin: int | None = None
+    reached_from: int | None = None
     input_row: int | None = None
     input_pair: int | None = None
     seen: float | None = None
@@ -130,6 +133,19 @@ class Case(Struct, gc=False):
     added: tuple[Term, ...] = ()
     jumped: bool = False
     scaled: Excess | None = None
+
+    @property
+    def level(self) -> float:
+        """Error above which what follows belongs to the fault before, or to one that begins here."""
+        if self.progress.level < math.inf:
+            return self.progress.level
+        before = self.evidence.before.fault
+        return before.level if before is not None else self._level_of_own()
+
+    def _level_of_own(self) -> float:
+        seen = self.progress.seen
+        noise = seen if seen is not None and math.isfinite(seen) else 0.0
+        return max(self.limits.floor * self.roundoff, NOISE_BEFORE.value * noise)
 
     @property
     def was_chosen_otherwise(self) -> bool:

@@ -26,12 +26,11 @@ from firstdrift.verdict.tree import TreeRow
 from firstdrift.wording.message import Message
 from firstdrift.wording.phrases import side_named
 
-MOST_CALLED: Final = 6
+_SHOWN: Final = 6
 """More operators than this that one run alone calls inside a node are another implementation of it."""
 
-_AFTER_OPERATORS: Final = 1
 _PLACE: Final = {"cause.other_operator": 0, "cause.calls": 2}
-"""Where a sign stands among the others."""
+"""Where a sign stands among the others, which stand between."""
 
 
 def signs_of_row(evidence: Evidence, row: TreeRow, judged: RowJudgement) -> Reasons:
@@ -47,7 +46,7 @@ def signs_of_row(evidence: Evidence, row: TreeRow, judged: RowJudgement) -> Reas
 def with_values(origin: Finding, shown: Reasons) -> Finding:
     """Let a finding say what the values of its tensor show (`firstdrift.comparison.shown`) as well."""
     signs = (*origin.cause, *(_as_line(origin, one) or one for one in shown))
-    cause = tuple(sorted(signs, key=lambda sign: _PLACE.get(sign.id, _AFTER_OPERATORS)))
+    cause = tuple(sorted(signs, key=lambda sign: _PLACE.get(sign.id, 1)))
     return replace(origin, shown=shown, cause=cause)
 
 
@@ -99,7 +98,7 @@ def _called_inside(rows: Sequence[TreeRow], row: TreeRow) -> Iterator[Message]:
         for other in rows[row.index + 1 : row.last + 1]
         if other.match is None and other.kind is API and other.direction is row.direction
     ]
-    if len(alone) > MOST_CALLED:
+    if len(alone) > _SHOWN:
         return
     for side in ("target", "golden"):
         called = dict.fromkeys(operator_family(one.type_name) for one in alone if one.side == side)

@@ -27,7 +27,7 @@ from firstdrift.verdict.conditioning import error_of_sum
 from firstdrift.verdict.confidence import Excess
 from firstdrift.verdict.evidence import Evidence
 from firstdrift.verdict.explanations import PEERS, excused_by, explain, factor_of, floor_of, jumps
-from firstdrift.verdict.fixed_thresholds import NOISE_BEFORE, UNLIKE_BEFORE
+from firstdrift.verdict.fixed_thresholds import UNLIKE_BEFORE
 from firstdrift.verdict.gain import excess_of_gain, see_gain
 from firstdrift.verdict.judgement import ORIGINS, NodeClass, Reasons
 from firstdrift.verdict.layer_outliers import outstanding, peer_group
@@ -78,6 +78,7 @@ class Classification(Struct):
         rows: one for each row, by index.
         level: errors above it belong to a fault; below it, to rounding. Infinite without a fault.
         first_origin: place of the first row at which an error begins, in order; None if there is none.
+        reached_from: as that of `Progress`.
         input_row: the row whose inputs come from outside and differ; None if they agree.
         input_pair: the pair that shows it.
         roundoff: coarsest unit roundoff that anything in the slice was stored or computed in.
@@ -88,6 +89,7 @@ class Classification(Struct):
     rows: list[Classified]
     level: float = math.inf
     first_origin: int | None = None
+    reached_from: int | None = None
     input_row: int | None = None
     input_pair: int | None = None
     roundoff: float = ROUNDING["float32"]
@@ -130,6 +132,7 @@ def _walk(
     for row in evidence.in_order:
         progress.roundoff = max(progress.roundoff, evidence.errors[row.index].roundoff or 0.0)
         case, own = case_of(evidence, progress, row), classified[row.index]
+        _recall_fault(case)
         if row.match is not None:
             _look_for_another_input(case)
             if progress.input_row is None:
@@ -140,6 +143,7 @@ def _walk(
         classified,
         progress.level,
         progress.first_origin,
+        progress.reached_from,
         progress.input_row,
         progress.input_pair,
         progress.roundoff or evidence.limits.roundoff_float32,
@@ -263,8 +267,23 @@ def _begin_fault(case: Case) -> None:
     progress = case.progress
     if progress.first_origin is None:
         progress.first_origin = case.evidence.places[case.row.index]
-        noise = NOISE_BEFORE.value * _finite(progress.seen)
-        progress.level = max(case.limits.floor * case.roundoff, noise)
+        _be_reached_from(case)
+
+
+def _recall_fault(case: Case) -> None:
+    """Let errors from a node on belong to the fault that began there in a slice before, and is held to stay.
+
+    What is an error in one token is one in the next: both are held against the same level.
+    """
+    fault = case.evidence.before.fault
+    if fault is not None and fault.node in case.row.target:
+        _be_reached_from(case)
+
+
+def _be_reached_from(case: Case) -> None:
+    progress = case.progress
+    if progress.reached_from is None:
+        progress.level, progress.reached_from = case.level, case.evidence.places[case.row.index]
 
 
 def _finite(error: float | None) -> float:

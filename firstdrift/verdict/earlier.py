@@ -12,8 +12,8 @@ from msgspec.structs import replace
 
 from firstdrift.model.slice import Coordinates
 from firstdrift.verdict.comparable import When, by_input, in_order, time_of
-from firstdrift.verdict.evidence import Before
-from firstdrift.verdict.judgement import Counts, SliceJudgement
+from firstdrift.verdict.evidence import Before, Fault
+from firstdrift.verdict.judgement import OWN_RULES, Counts, SliceJudgement
 from firstdrift.verdict.systematic import OF_WEIGHTS, PRODUCTS
 from firstdrift.verdict.training import Training
 
@@ -51,6 +51,7 @@ class Earlier:
         self._judged: list[SliceJudgement] = []
         self._of_weights, self._roundoff = False, 0.0
         self._first_origin: When | None = None
+        self._faults: dict[int, tuple[When, Fault]] = {}
         self._first_unlike: When | None = None
         self._choices: defaultdict[int, list[SliceJudgement]] = defaultdict(list)
         self._trained: defaultdict[int, dict[When, Training]] = defaultdict(dict)
@@ -67,6 +68,9 @@ class Earlier:
                 self._roundoff = max(self._roundoff, judged.roundoff)
         if judged.origins:
             self._first_origin = min(self._first_origin or at, at)
+            if judged.level is not None and judged.rules == OWN_RULES:
+                fault = at, Fault(judged.origins[0].target, judged.level)
+                self._faults[rank] = min(self._faults.get(rank, fault), fault)
         if not _is_alike(judged):
             self._first_unlike = min(self._first_unlike or at, at)
         if judged.choice if judged.training is None else judged.choice is not None:
@@ -100,7 +104,7 @@ class Earlier:
         """Say what bears on the slice at some coordinates."""
         chose = self._chose(at)
         return Context(
-            Before(self._training(at), self._of_weights, self._roundoff),
+            Before(self._training(at), self._of_weights, self._roundoff, self._fault(at)),
             None if chose is None else (chose.choice, chose.training is not None),
             self._first_unlike is None or self._first_unlike > time_of(at),
             self._first_origin is not None,
@@ -117,6 +121,11 @@ class Earlier:
         if self._first_origin is not None and self._first_origin < now:
             return None
         return max((when for when in self._trained[_rank(at)] if when < now), default=None)
+
+    def _fault(self, at: Coordinates) -> Fault | None:
+        """Return the error that began first on the same rank, at a time before."""
+        when, fault = self._faults.get(_rank(at), (None, None))
+        return fault if when is not None and when < time_of(at) else None
 
     def _chose(self, at: Coordinates) -> SliceJudgement | None:
         """Return the first slice before in which another expert was chosen.

@@ -34,6 +34,18 @@ from firstdrift.verdict.training import BUFFERS, Training, parameter_name
 from firstdrift.verdict.tree import TreeRow, holds_gradients, rows_by_match
 
 
+class Fault(NamedTuple):
+    """The error that began first in a run.
+
+    Attributes:
+        node: name of the target node at which it began.
+        level: what it has reached is off by more than this.
+    """
+
+    node: str
+    level: float
+
+
 class Before(NamedTuple):
     """What the slices before show of the whole run.
 
@@ -41,11 +53,13 @@ class Before(NamedTuple):
         training: what the last step shows of training; None where that is not known.
         has_systematic_weights: all their weights had a difference.
         coarse_products: unit roundoff of all products; 0 where it is that of their dtype.
+        fault: the first one, on the same rank; None if there was none.
     """
 
     training: Training | None = None
     has_systematic_weights: bool = False
     coarse_products: float = 0.0
+    fault: Fault | None = None
 
 
 NOTHING_BEFORE: Final = Before()

@@ -3,6 +3,7 @@
 Evidence ─▶ Classification ─▶ verdicts of pairs ─▶ verdicts of rows ─▶ what is found in the slice
 """
 
+import math
 from collections import Counter
 from collections.abc import Callable, Sequence
 
@@ -25,6 +26,7 @@ from firstdrift.verdict.judgement import (
     OWN_RULES,
     Counts,
     PairJudgement,
+    RowJudgement,
     SliceJudgement,
     Ties,
     Verdict,
@@ -35,7 +37,7 @@ from firstdrift.verdict.movable_thresholds import Thresholds
 from firstdrift.verdict.overflow import find_overflow
 from firstdrift.verdict.pair_error import PairError
 from firstdrift.verdict.pair_verdicts import judge_pairs
-from firstdrift.verdict.row_verdicts import classes, judge_rows, with_roll_ups
+from firstdrift.verdict.row_verdicts import classes, judge_rows, shown_of, with_roll_ups
 from firstdrift.verdict.slice_findings import finding_of_pair, finding_of_row, worst_finding
 from firstdrift.verdict.systematic_findings import beside, systematic_differences
 from firstdrift.verdict.tool_rules import judge_by_msit, judge_by_msprobe
@@ -80,7 +82,7 @@ def judge(evidence: Evidence, rules: str = OWN_RULES, *, other_input: bool = Fal
     judged = judge_rows(evidence, classification, called, pairs, own_rules=own_rules)
     judgement = SliceJudgement(
         coordinates=plan.target.coordinates,
-        rows=with_roll_ups(rows, judged),
+        rows=with_roll_ups(rows, shown_of(evidence, judged)),
         pairs=tuple(pairs),
         counts=_count(plan, pairs),
         worst=worst_finding(evidence, judged),
@@ -99,11 +101,12 @@ def judge(evidence: Evidence, rules: str = OWN_RULES, *, other_input: bool = Fal
         given=classification.given,
         equality=equality_of(evidence),
         ties=ties_of(evidence, classification, pairs) if own_rules else Ties(),
+        level=classification.level if math.isfinite(classification.level) else None,
     )
     if logits is not None:
         judgement = _with_last_output(judgement, evidence, logits)
     if own_rules:
-        return _by_own_rules(judgement, evidence, classification)
+        return _by_own_rules(judgement, evidence, classification, judged)
     return _by_rules_of_tool(judgement, evidence)
 
 
@@ -127,7 +130,10 @@ def _by_tool(evidence: Evidence, rules: str) -> list[PairJudgement]:
 
 
 def _by_own_rules(
-    judgement: SliceJudgement, evidence: Evidence, classification: Classification
+    judgement: SliceJudgement,
+    evidence: Evidence,
+    classification: Classification,
+    judged: Sequence[RowJudgement],
 ) -> SliceJudgement:
     """Add what only our own rules know: where an error begins, or may, what differs throughout, training."""
     if evidence.plan.target.coordinates.step is not None:
@@ -135,7 +141,7 @@ def _by_own_rules(
     # Of two models, what happens to have the same shape differs anyway: no error begins there.
     if judgement.unlike is not None:
         return judgement
-    judged, classified = judgement.rows, classification.rows
+    classified = classification.rows
     wrong = [row for row in _in_error(judgement, evidence) if judged[row.index].node_class in ORIGINS]
     felt = [row for row in wrong if affects_output(classified[row.index], evidence.errors[row.index])]
     weak = [row for row in evidence.in_order if row.index in classification.weak]

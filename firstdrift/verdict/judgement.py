@@ -14,6 +14,7 @@ from msgspec import Struct
 
 from firstdrift.model.node import Direction
 from firstdrift.model.slice import Coordinates
+from firstdrift.parallel.point_to_point import is_communication
 from firstdrift.verdict.bit_count import BitsOfSlice
 from firstdrift.verdict.confidence import Confidence
 from firstdrift.verdict.coverage import Coverage, Tally
@@ -323,6 +324,7 @@ class SliceJudgement(Struct, frozen=True):
         given: error of what the model is given, where that differs too little to be something else.
         equality: by what all that was compared is equal; None if anything differs.
         ties: where nodes chose otherwise by a tie, with nothing wrong before.
+        level: what a fault has reached is off by more than this; None where none shows.
     """
 
     coordinates: Coordinates
@@ -358,6 +360,12 @@ class SliceJudgement(Struct, frozen=True):
     given: float = 0.0
     equality: Equality | None = None
     ties: Ties = Ties()
+    level: float | None = None
+
+    @property
+    def own_origins(self) -> tuple[Finding, ...]:
+        """The origins but communications: what these give wrong comes from another rank, or on the way."""
+        return tuple(origin for origin in self.origins if not is_communication(origin.target))
 
 
 class Remedy(StrEnum):

@@ -75,7 +75,7 @@ def _of_follower(
 
 def _is_reached(evidence: Evidence, classification: Classification, error: PairError, row: TreeRow) -> bool:
     """Tell whether a fault before a row, or at it, has reached a pair of it."""
-    first = classification.first_origin
+    first = classification.reached_from
     if (
         first is None
         or evidence.places[row.index] < first

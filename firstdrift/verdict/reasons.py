@@ -41,7 +41,8 @@ def weights(case: Case) -> Reasons:
     inputs, output = _sizes(case)
     if error.input is None:
         return (Message.of("reason.weights_alone", parameter=what, output=output), *why)
-    return (Message.of("reason.weights", parameter=what, inputs=inputs, output=output), *why)
+    said = "weights" if _inputs_match(case) else "weights_beside"
+    return (Message.of(f"reason.{said}", parameter=what, inputs=inputs, output=output), *why)
 
 
 def _optimizer(case: Case) -> Reasons:
@@ -133,7 +134,13 @@ def _jump(case: Case) -> Message:
         return Message.of(f"reason.first_to_differ{looked_up}", output=output)
     if error.exact_inputs:
         return Message.of("reason.equal_inputs", output=output)
-    return Message.of("reason.inputs_agree", inputs=inputs, output=output)
+    said = "inputs_agree" if _inputs_match(case) else "amplified"
+    return Message.of(f"reason.{said}", inputs=inputs, output=output)
+
+
+def _inputs_match(case: Case) -> bool:
+    """Tell whether inputs differ by no more than rounding: what is above the level, a fault has reached."""
+    return (case.error.input or 0.0) <= case.level
 
 
 def _sum_of(case: Case, terms: Sequence[Term], output: Message) -> Message:

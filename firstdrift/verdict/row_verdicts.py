@@ -21,6 +21,7 @@ from firstdrift.verdict.row_errors import RowErrors
 from firstdrift.verdict.tokens import least_bad_output
 from firstdrift.verdict.tree import TreeRow
 from firstdrift.verdict.unmatched_reason import why_left_over
+from firstdrift.wording.message import Message
 
 _PASS, _INCOMPARABLE, _WARNING, _ERROR = Verdict
 _UNMATCHED, _HEALED, _CLEAN = NodeClass.UNMATCHED, NodeClass.HEALED, NodeClass.CLEAN
@@ -69,14 +70,16 @@ def judge_rows(
     ):
         verdicts = [pairs[index].verdict for index in error.pairs]
         verdicts += _own_verdict(own, own_rules=own_rules)
+        is_healed = node_class is _HEALED
+        verdict = max(verdicts, key=_SEVERITIES.__getitem__, default=_PASS)
+        verdict = _WARNING if own_rules and is_healed else verdict
+        is_still_wrong = is_healed and verdict is _ERROR  # as another tool says
         is_left_over = row.match is None and own.node_class is _UNMATCHED
         reasons = left_over[row.index] if is_left_over else own.reasons or _first_reasons(error, pairs)
         judged.append(
             RowJudgement(
-                verdict=_WARNING
-                if own_rules and node_class is _HEALED
-                else max(verdicts, key=_SEVERITIES.__getitem__, default=_PASS),
-                node_class=node_class,
+                verdict=verdict,
+                node_class=NodeClass.PROPAGATED if is_still_wrong else node_class,
                 reasons=reasons,
                 input_error=error.input,
                 parameter_error=error.parameter,
@@ -87,6 +90,20 @@ def judge_rows(
             )
         )
     return judged
+
+
+def shown_of(evidence: Evidence, judged: Sequence[RowJudgement]) -> list[RowJudgement]:
+    """Say of communications what is known of them on one rank: their errors come from elsewhere.
+
+    What one of them gives is made of what all ranks give to it, and of these one alone is seen here.
+    """
+    shown = list(judged)
+    for row in evidence.communications:
+        own = judged[row.index]
+        if own.node_class in ORIGINS:
+            reasons = (*own.reasons, Message.of("reason.from_other_ranks"))
+            shown[row.index] = replace(own, node_class=NodeClass.PROPAGATED, reasons=reasons)
+    return shown
 
 
 def _amplification(error: RowErrors) -> float | None:

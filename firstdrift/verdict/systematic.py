@@ -12,9 +12,11 @@ run is then held against what is left, as if each number were rounded to that le
 """
 
 import math
+from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import islice, takewhile
 from statistics import median
-from typing import ClassVar, Final, NamedTuple
+from typing import ClassVar, Final, NamedTuple, TypeAlias
 
 from msgspec import Struct
 
@@ -35,6 +37,9 @@ from firstdrift.verdict.rule import Rule
 from firstdrift.wording.message import Message
 
 _PLACE: Final = "Systematic differences"
+_DIGITS: Final = 2.0**-15
+"""Numbers that are so near to each other, relative to them, are the same to four digits or five."""
+
 _SAME: Final = STATISTICS_ROUNDING.value * ROUNDING["float32"]
 
 
@@ -282,17 +287,36 @@ def _scale(measured: Measurement) -> float | None:
 def _replaced(among: _Among) -> SystematicWeights | None:
     """Take what is left for other weights, unless most are those of other modules: these changed places."""
     having = among.differing
-    there = {_told(weight.measured.golden) for weight in having} - {()}
-    if sum(_told(weight.measured.target) in there for weight in having) > len(having) / 2:
+    there = sorted(filter(None, (_told(weight.measured.golden) for weight in having)))
+    if sum(_is_among(_told(weight.measured.target), there) for weight in having) > len(having) / 2:
         return None
     level = _middle(having) if _are_exact(having) else UNKNOWN_LEVEL.value
     return _found(REPLACED, Message.of("systematic.replaced", **among.amount(having)), level, having)
 
 
-def _told(side: SideSummary | None) -> tuple[str, ...]:
-    """Return what tells one weight from others, in few digits."""
-    told = (side.norm, side.maximum, side.minimum) if side is not None else ()
-    return tuple(f"{number:.4e}" for number in known(told))
+_Told: TypeAlias = tuple[float, ...]
+"""What tells one weight from others: its norm first, where that is known."""
+
+
+def _told(side: SideSummary | None) -> _Told:
+    numbers = known((side.norm, side.maximum, side.minimum)) if side is not None else []
+    return tuple(numbers) if all(map(math.isfinite, numbers)) else ()
+
+
+def _is_among(told: _Told, sorted_: Sequence[_Told]) -> bool:
+    """Tell whether one of some weights has these numbers, to some digits."""
+    if not told:
+        return False
+    reach = _DIGITS * abs(told[0])
+    start = bisect_left(sorted_, (told[0] - reach,))
+    near = takewhile(lambda one: one[0] <= told[0] + reach, islice(sorted_, start, None))
+    return any(_are_alike(told, one) for one in near)
+
+
+def _are_alike(told: _Told, other: _Told) -> bool:
+    if len(told) != len(other):
+        return False
+    return all(abs(one - its) <= _DIGITS * abs(its) for one, its in zip(told, other, strict=True))
 
 
 def _found(rule: SystematicRule, said: Message, level: float, having: Sequence[Weight]) -> SystematicWeights:

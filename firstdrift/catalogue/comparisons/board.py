@@ -39,7 +39,7 @@ def outcomes(session: Session, comparison_ids: Collection[int]) -> dict[int, lis
     """Say how the slices of comparisons came out, each in the order of execution."""
     here = (SlicePairEntry.comparison_id.in_(comparison_ids), SlicePairEntry.complete)
     first = {
-        pair: _first_bad(judgement.origins or judgement.weak_origins, judgement.worst)
+        pair: _first_bad(judgement.own_origins or judgement.weak_origins, judgement.worst)
         for pair, judgement in session.execute(
             select(SlicePairEntry.id, SlicePairEntry.judgement).where(*here, SlicePairEntry.verdict.in_(BAD))
         )

@@ -136,7 +136,7 @@ def slice_data(pair: SlicePair) -> SliceData:
         rows=pair.rows,
         logits=finding_object(judged.logits),
         logits_error=judged.logits_error,
-        origins=list(map(finding_object, judged.origins)),
+        origins=list(map(finding_object, judged.own_origins)),
     )
 
 

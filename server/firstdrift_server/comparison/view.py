@@ -384,7 +384,7 @@ def _slice_view(comparison: int, pair: SlicePair, slices: Sequence[SlicePair]) -
         },
         unmatched=unmatched_address(comparison, pair.position),
         match=match_address(comparison, pair.position),
-        origins=_places(comparison, judged.origins, slices),
+        origins=_places(comparison, judged.own_origins, slices),
         worst=_place(comparison, judged.worst, slices),
         logits=_place(comparison, judged.logits, slices),
         logits_recorded=judged.logits_recorded,

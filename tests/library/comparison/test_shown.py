@@ -25,5 +25,5 @@ def test_a_factor_is_said_beside_the_first_bad_node(
     assert found is not None
     assert [one.id for one in found.shown] == [said]
     assert gaps_of(found.shown[0], "hint.times")["factor"] == pytest.approx(3.0, rel=1e-5)
-    assert text_of(found.shown[0]) in report_text(report)
+    assert all(text_of(sign) in report_text(report) for sign in found.cause)
     assert (finding_object(found) or {})["shown"] == list(found.shown)

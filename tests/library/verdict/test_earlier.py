@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from firstdrift.model.slice import Coordinates
 from firstdrift.verdict.comparable import by_input, in_order, time_of
 from firstdrift.verdict.earlier import Context, Earlier
-from firstdrift.verdict.evidence import Before
+from firstdrift.verdict.evidence import Before, Fault
 from firstdrift.verdict.judgement import (
     Counts,
     Finding,
@@ -68,8 +68,14 @@ def judged(draw: some.DrawFn, at: Coordinates) -> SliceJudgement:
         input_difference=InputDifference(at, SAID) if draw(rarely) else None,
         choice=draw(some.sampled_from([None, None, "", "model.layers.1"])),
         training=Training({"w": Trained((1.0, noise), 0.0)}, noise) if draw(some.booleans()) else None,
+        level=draw(some.sampled_from([None, 1e-3, 0.1])),
         systematic=tuple(SystematicDifference(at, rule, SAID, is_fault=True) for rule in rules),
     )
+
+
+def first_fault(bad: Sequence[SliceJudgement]) -> Fault | None:
+    first = min(bad, key=lambda one: (time_of(one.coordinates), one.level), default=None)
+    return None if first is None or first.level is None else Fault(first.origins[0].target, first.level)
 
 
 def context_by_looking_at_all(earlier: Sequence[SliceJudgement], at: Coordinates) -> Context:
@@ -87,6 +93,7 @@ def context_by_looking_at_all(earlier: Sequence[SliceJudgement], at: Coordinates
             None if last is None or any(one.origins for one in before) else last.training,
             any(rule in OF_WEIGHTS for rule, _ in systematic),
             max((roundoff for rule, roundoff in systematic if rule == PRODUCTS.name), default=0.0),
+            first_fault([one for one in on_rank if one.origins and one.level is not None]),
         ),
         None if chose is None else (chose.choice, chose.training is not None),
         all(one.input_difference is None and one.golden_token == one.target_token for one in until_now),

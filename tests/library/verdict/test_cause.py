@@ -1,0 +1,123 @@
+"""The first sentence says why, where what was recorded tells: faults that were planted in real dumps."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from library.verdict.made_slices import Call, make
+from messages import gaps_of, ids_of, outlines
+
+from firstdrift import compare
+from firstdrift.comparison.report import Report
+from firstdrift.exports.report_json import finding_object
+from firstdrift.exports.text import report_text
+from firstdrift.verdict.cause import with_values
+from firstdrift.verdict.judgement import Finding, NodeClass, Verdict
+from firstdrift.wording.message import Message, joined
+from firstdrift.wording.text import text_of
+
+PLANTED = {
+    # The weight of a linear module is three times what it should be.
+    "msprobe/llama_stat_mix_perturb": ["line_by_statistics weight times 3"],
+    "msprobe/llama_stat_L0_perturb": ["line_by_statistics weight times 3"],
+    "msprobe/llama_stat_L1_perturb": ["line_by_statistics weight times 3"],
+    "msprobe/llama_md5_mix_perturb": ["line_by_statistics weight times 3"],
+    "msprobe/llama_tensor_mix_perturb": ["line weight times 3"],
+    "msprobe/mixtral_stat_mix_perturb": ["line_by_statistics weight times 3"],
+    "msprobe/dp2_stat_mix": ["line_by_statistics weight times 3", "only_rank 1"],
+    "msprobe/qwen25vl_layermap_stat_mix": ["line_by_statistics weight times 2"],
+    "implementations/llama_wo": ["line_by_statistics weight times 1.3"],
+    # It contains what is no number.
+    "msprobe/llama_stat_mix_nan": ["contains weight nan"],
+    "msprobe/llama_stat_mix_inf": ["contains weight infinities"],
+    # A module gives 1.9 times what it should, by operators that golden does not call.
+    "msprobe/d4_renamed": ["line_by_statistics output.0 times 1.9", "calls target mul add"],
+    "engines/llama_cpp": ["line output.0 times 1.5"],
+    "engines/sglang_passes": ["line output.0 times 1.5"],
+    # Another activation, one expert of four, one part of what was fused.
+    "implementations/llama_called_gelu": ["other_operator silu gelu"],
+    "implementations/llama_turned_relu": [
+        "other_operator silu relu",
+        "values output.0 clipped 382 0 -0.28",
+    ],
+    "experts/stacked_off": ["values parameter.gate_up_proj in_index 1 0 4 there line times 1.1"],
+    "implementations/latent_query": ["values parameter.weight in_indexes 0 19 0 36 there line times 1.3"],
+}
+"""What was planted in dumps, as the cause says it."""
+
+HEALTHY = ("msprobe/llama_tensor_L0_bf16", "implementations/llama_healthy", "experts/listed_bfloat16")
+
+
+@pytest.fixture(scope="module")
+def reported(unpacked: Callable[[str], Path]) -> Callable[[str], Report]:
+    def report(name: str) -> Report:
+        folder = unpacked(name)
+        return compare(folder / "golden", folder / "target")
+
+    return report
+
+
+@pytest.mark.parametrize("name", PLANTED)
+def test_the_first_sentence_names_the_cause(reported: Callable[[str], Report], name: str) -> None:
+    report = reported(name)
+    summary = report.findings.summary
+    assert "summary.with_cause" in ids_of(summary)
+    found = report.findings.first_bad_node
+    assert found is not None
+    assert outlines(found.cause) == PLANTED[name]
+    assert gaps_of(summary, "summary.with_cause")["cause"] == joined(*found.cause)
+    assert (finding_object(found) or {})["cause"] == list(found.cause)
+    assert all(text_of(sign) in report_text(report) for sign in found.cause)
+
+
+@pytest.mark.parametrize("name", PLANTED)
+def test_the_node_says_it_too(reported: Callable[[str], Report], name: str) -> None:
+    report = reported(name)
+    found = report.findings.first_bad_node
+    assert found is not None
+    here = next(one for one in report.slices if one.judgement.coordinates == found.coordinates)
+    said = [sign for sign in found.cause if sign.id != "cause.only_rank"]
+    assert set(said) <= set(here.judgement.rows[found.row].reasons)
+
+
+@pytest.mark.parametrize("name", HEALTHY)
+def test_nothing_is_the_cause_of_what_is_healthy(reported: Callable[[str], Report], name: str) -> None:
+    report = reported(name)
+    assert "summary.with_cause" not in ids_of(report.findings.summary)
+    assert not any(origin.cause for one in report.slices for origin in one.judgement.origins)
+
+
+def finding(tensor: str, node_class: NodeClass, cause: tuple[Message, ...] = ()) -> Finding:
+    coordinates = make(Call("Functional.linear.0.forward", outputs=[0.0])).plan.target.coordinates
+    return Finding(coordinates, "g", "t", None, tensor, node_class, Verdict.ERROR, (), {}, 0, cause=cause)
+
+
+@pytest.mark.parametrize(
+    ("tensor", "node_class", "said"),
+    [
+        ("parameter.bias", NodeClass.WEIGHTS_DIFFER, "line bias times 2"),
+        ("input.1", NodeClass.WEIGHTS_DIFFER, "line weight times 2"),
+        ("output.1", NodeClass.SOURCE, "line output.1 times 2"),
+    ],
+)
+def test_a_factor_is_said_of_the_tensor_by_its_name(tensor: str, node_class: NodeClass, said: str) -> None:
+    line = Message.of("hint.line", line=Message.of("hint.times", factor=2.0))
+    shown = (Message.of("shown.values", tensor=tensor, hints=(line,)),)
+    assert outlines(with_values(finding(tensor, node_class), shown).cause) == [said]
+
+
+def test_operators_come_first_and_calls_inside_last() -> None:
+    calls = Message.of("cause.calls", side="target", operators=("mul",))
+    other = Message.of("cause.other_operator", golden="silu", target="gelu")
+    shown = (Message.of("shown.values", tensor="output.0", hints=(Message.of("hint.flipped"),)),)
+    found = with_values(finding("output.0", NodeClass.SOURCE, (calls, other)), shown)
+    assert [sign.id for sign in found.cause] == ["cause.other_operator", "shown.values", "cause.calls"]
+
+
+def test_operators_that_both_call_are_no_cause() -> None:
+    judged = make(
+        Call("Functional.linear.0.forward", "Module.mlp.MLP.forward.0", inputs=[0.0], outputs=[0.5]),
+        Call("Module.mlp.MLP.forward.0", inputs=[0.0], outputs=[0.5]),
+    ).judge()
+    assert judged.origins
+    assert not any(origin.cause for origin in judged.said.origins)
