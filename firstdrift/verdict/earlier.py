@@ -94,6 +94,7 @@ class Earlier:
         if self._may_be_other_input(at):
             few._judged = [_input_of(one) for one in self._judged if time_of(one.coordinates) <= time_of(at)]
         rank, before = _rank(at), self._before(at)
+        few._faults = {rank: self._faults[rank]} if rank in self._faults else {}
         if (chose := self._chose(at)) is not None:
             few._choices[rank].append(replace(_input_of(chose), choice=chose.choice, training=chose.training))
         if before is not None:
