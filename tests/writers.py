@@ -1,6 +1,7 @@
 """A process that writes a dump as a tool does, a stage of a slice at a time, each when it is told to.
 
 begun      the folder of the slice and its tensors, and nothing that tells what they are
+empty      JSON files that hold no record yet, as msprobe writes them when a step begins
 half       its JSON files, which are rewritten now, and end in the middle
 whole      all of it
 
@@ -15,7 +16,7 @@ import sys
 from contextlib import AbstractContextManager
 from pathlib import Path
 
-STAGES = ("begun", "half", "whole")
+STAGES = ("begun", "empty", "half", "whole")
 
 
 class Writer(AbstractContextManager["Writer"]):
@@ -55,7 +56,13 @@ def _write(source: Path, target: Path, stage: str) -> None:
     for file in sorted(source.iterdir()):
         if file.is_file():
             content = file.read_bytes()
-            (target / file.name).write_bytes(content if stage == "whole" else content[: len(content) // 2])
+            if stage == "empty":
+                content = (
+                    b'{"task": "statistics", "level": "mix", "data": {}}'
+                    if file.name == "dump.json"
+                    else b"{}"
+                )
+            (target / file.name).write_bytes(content[: len(content) // 2] if stage == "half" else content)
         elif file.name != "dump_tensor_data":
             shutil.copytree(file, target / file.name, copy_function=shutil.copyfile, dirs_exist_ok=True)
 

@@ -32,8 +32,10 @@ FRESH_SECONDS: Final = 60.0
 _JUST_NOW_SECONDS: Final = 5.0
 """A file that has been changed within that may be half of what it will be."""
 
-_LACKING: Final = frozenset({"dumps.json.incomplete", "dumps.record.file_missing", "dumps.file.missing"})
-"""What is said where a file is missing, or ends in the middle, that tells what lies in a slice."""
+_LACKING: Final = frozenset(
+    {"dumps.json.incomplete", "dumps.msprobe.no_data", "dumps.record.file_missing", "dumps.file.missing"}
+)
+"""What is said where a file that tells what lies in a slice is missing, has just begun, or is cut."""
 
 _CUT: Final = frozenset(
     {
@@ -53,6 +55,7 @@ _CUT: Final = frozenset(
 
 Read = Callable[[Dump, SliceListing], Slice]
 
+_EMPTY: Final = Message.of("growth.empty")
 _NO_FILE: Final = Message.of("growth.no_file")
 _CHANGES: Final = Message.of("growth.changes")
 _HAS_CHANGED: Final = Message.of("growth.has_changed")
@@ -65,14 +68,16 @@ def is_fresh(written: float, seconds: float = FRESH_SECONDS) -> bool:
 
 
 def settled(
-    dump: Dump, read: Read = detect.read_slice, changed: Container[SliceListing] = frozenset()
+    dump: Dump,
+    read: Read = detect.read_slice,
+    has_to_rest: Callable[[SliceListing], bool] = lambda _: False,
 ) -> Dump:
     """Set aside the slices of a dump that are still being written.
 
     Args:
         dump: as its reader lists it.
         read: reads a slice; the last ones are looked into.
-        changed: slices that have changed since the dump was looked at before; a new one is such a slice.
+        has_to_rest: tells of a slice of a dump that is known to grow that it was changed just now.
     """
     times = grouped((*dump.slices, *dump.begun), _time)
     ranks = {listing.coordinates.rank for listing in times[min(times)]} if times else set()
@@ -82,7 +87,7 @@ def settled(
         if not any(is_fresh(last_written(listing.directory)) for listing in listings):
             break
         before = {one.coordinates.rank: one for one in times[max(at for at in times if at < when)]}
-        reasons = {one: _why_unfinished(dump, one, before, read, changed) for one in listings}
+        reasons = {one: _why_unfinished(dump, one, before, read, has_to_rest) for one in listings}
         here = {listing.coordinates.rank for listing in listings}
         if not any(reasons.values()) and ranks <= here:
             break
@@ -92,14 +97,16 @@ def settled(
 
 def fingerprints(dump: Dump) -> dict[SliceListing, str]:
     """Say by what each slice is told from what it was: two of which this is equal are read alike."""
-    bases, whole = detect.bases_of(dump), Basis((dump.path,))
+    bases = {one: Basis((one.directory,)) for one in dump.begun} | dict(detect.bases_of(dump))
+    whole = Basis((dump.path,))
+    listings = (*dump.slices, *dump.begun)
     digests: dict[Basis, str] = {}
-    for listing in dump.slices:
+    for listing in listings:
         basis = bases.get(listing, whole)
         if basis not in digests:
             is_apart = not any(map(holds_folder_links, basis.paths))
             digests[basis] = digest_of(basis.paths if is_apart else (dump.path,), basis.beside)
-    return {listing: digests[bases.get(listing, whole)] for listing in dump.slices}
+    return {listing: digests[bases.get(listing, whole)] for listing in listings}
 
 
 def _time(listing: SliceListing) -> tuple[int, ...]:
@@ -123,26 +130,32 @@ def _why_unfinished(
     listing: SliceListing,
     before: Mapping[int | None, SliceListing],
     read: Read,
-    changed: Container[SliceListing],
+    has_to_rest: Callable[[SliceListing], bool],
 ) -> Message | None:
     """Say what shows that a slice is not complete; None if nothing does."""
     if listing in dump.begun:
         return _NO_FILE
-    if listing in changed:
-        return _HAS_CHANGED
     files = digest_of([listing.directory])
-    try:
-        lack = next(_lacks(read(dump, listing)), None)
-        usual = before.get(listing.coordinates.rank)
-        if lack is not None and usual is not None and _is_usual(lack, _lacks(read(dump, usual))):
-            lack = None
-    except DumpUnreadableError as error:
-        return error.message if _is_of(error.message, _LACKING) else None
+    lack = _first_lack(dump, listing, before.get(listing.coordinates.rank), read)
+    if lack is None and has_to_rest(listing):
+        return _HAS_CHANGED
     return lack or (_CHANGES if digest_of([listing.directory]) != files else None)
 
 
+def _first_lack(dump: Dump, listing: SliceListing, before: SliceListing | None, read: Read) -> Message | None:
+    """Say what a slice lacks that the one before it has; None if that is nothing."""
+    try:
+        lack = next(_lacks(read(dump, listing)), None)
+        is_usual = lack is not None and before is not None and _is_usual(lack, _lacks(read(dump, before)))
+    except DumpUnreadableError as error:
+        return error.message if _is_of(error.message, _LACKING) else None
+    return None if is_usual else lack
+
+
 def _lacks(read: Slice) -> Iterator[Message]:
-    """Say which files a slice lacks, and which of those that were written a moment ago are cut."""
+    """Say what a slice lacks: all of it, files, and the end of those that were written a moment ago."""
+    if not read.nodes:
+        yield _EMPTY
     problems = [problem.reason for problem in read.problems]
     records = [record for node in read.nodes for record in node.tensors]
     problems += known(record.problem for record in records)

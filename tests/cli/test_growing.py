@@ -12,7 +12,7 @@ from writers import Writer
 Run = Callable[..., Any]
 
 
-@pytest.mark.parametrize("stage", ["begun", "half"])
+@pytest.mark.parametrize("stage", ["begun", "empty", "half"])
 def test_what_is_complete_is_compared_and_the_rest_is_named(
     firstdrift: Run, unpacked: Callable[[str], Path], tmp_path: Path, stage: str
 ) -> None:

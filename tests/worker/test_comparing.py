@@ -238,7 +238,8 @@ def test_a_dump_that_changed_is_read_and_measured_anew(
     assert_says(again, compare(golden, target))
     assert again.counts is not None
     assert again.counts.error == 0
-    assert again.target_dump_id != first.target_dump_id
+    assert again.target_dump_id == first.target_dump_id
+    assert again.target_files != first.target_files
 
 
 def replace_content(file: Path, content: bytes) -> None:

@@ -19,6 +19,7 @@ from firstdrift.catalogue.comparisons import results
 from firstdrift.catalogue.comparisons.baselines import noise_places
 from firstdrift.catalogue.comparisons.records import Comparison, get_comparison
 from firstdrift.catalogue.comparisons.results import Answer, SavedSlice
+from firstdrift.catalogue.dumps.following import let_follow
 from firstdrift.catalogue.engine import reading
 from firstdrift.catalogue.jobs.queue import finish_job
 from firstdrift.comparison.clock import Clock
@@ -33,7 +34,7 @@ from firstdrift.processes.lanes import Lane
 from firstdrift.verdict.judgement import Counts, Findings
 from firstdrift.wording.message import Message
 from firstdrift_worker.from_crew import FromCrew, work_of_crew
-from firstdrift_worker.indexing import Indexed, index_dump, read_indexed, with_merged
+from firstdrift_worker.indexing import Indexed, index_dump, read_indexed, still_grows, with_merged
 from firstdrift_worker.lanes import LaneTask, WorkerLane
 from firstdrift_worker.measuring import Measurer
 from firstdrift_worker.storage import CatalogueStorage, DumpPair
@@ -69,7 +70,7 @@ def compare_dumps(work: Work, comparison_id: int, measurer: Measurer) -> None:
         target = with_merged(work, target, seconds(pairing.pairs))
         pair = DumpPair(golden, target, pairing)
     with work.writing() as session:
-        results.start_results(session, comparison_id, golden.id, target.id, pair.pairing)
+        results.start_results(session, comparison_id, pair.compared, pairing)
     storage = CatalogueStorage(work, comparison, pair, measurer, baseline)
     options = comparison.options
     judging = ComparisonSession(storage, options.rules, options.thresholds)
@@ -182,6 +183,7 @@ def _finish(
     for saved in done.values():
         clock.add(saved.seconds)
     golden_ids, target_ids = zip(*pair.slice_ids(), strict=True) if pair.pairing.pairs else ((), ())
+    growing = [side.dump.path for side in (pair.golden, pair.target) if still_grows(side)]
     with work.writing() as session:
         answer = Answer(
             findings=findings,
@@ -194,4 +196,5 @@ def _finish(
             seconds=clock.seconds | {"total": sum(clock.seconds.values())},
         )
         results.save_findings(session, comparison.id, comparison.revision, answer)
+        let_follow(session, comparison.id, growing)
         finish_job(session, work.lease.claim)

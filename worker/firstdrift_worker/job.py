@@ -15,6 +15,7 @@ from firstdrift.cluster.lanes import Cluster
 from firstdrift.errors import CatalogueError, FirstdriftError, JobCancelledError, JobLostError
 from firstdrift.wording.message import Message
 from firstdrift_worker.comparing import compare_dumps
+from firstdrift_worker.following import look_again
 from firstdrift_worker.manner import Manner
 from firstdrift_worker.measuring import Measurer
 from firstdrift_worker.reading import read_dump
@@ -31,6 +32,8 @@ def _work_on(work: Work, claim: Claim, measurer: Measurer) -> None:
             compare_dumps(work, comparison, measurer)
         case Claim(kind=jobs.INDEX | jobs.COMPUTE, path=str(path)):
             read_dump(work, Path(path), computes=claim.kind == jobs.COMPUTE)
+        case Claim(kind=jobs.FOLLOW, path=str(path)):
+            look_again(work, Path(path))
         case _:
             raise CatalogueError(Message.of("worker.unknown_job", kind=claim.kind))
 

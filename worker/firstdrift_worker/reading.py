@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 
 from firstdrift.catalogue.dumps.computed import add_computed, computed_of_slice
+from firstdrift.catalogue.dumps.following import follow
 from firstdrift.catalogue.dumps.nodes import Place
 from firstdrift.catalogue.dumps.records import load_slice
 from firstdrift.catalogue.engine import reading
@@ -16,7 +17,7 @@ from firstdrift.catalogue.jobs.queue import finish_job
 from firstdrift.comparison.single_dump import TensorView, view_recorded, view_values
 from firstdrift.model.tensor import TensorRecord
 from firstdrift.wording.message import Message
-from firstdrift_worker.indexing import index_dump, read_indexed
+from firstdrift_worker.indexing import index_dump, read_indexed, still_grows
 from firstdrift_worker.work import Work
 
 KEEP_SECONDS = 1.0
@@ -31,13 +32,17 @@ def read_dump(work: Work, path: Path, *, computes: bool) -> None:
     """
     work.lease.progress(0, 0, Message.of("stage.indexing"))
     indexed = index_dump(work, path, None)
-    slices = [known for known in indexed.slices.values() if known.merged is None]
+    offered = set(indexed.dump.slices)
+    slices = [known for known in indexed.slices.values() if known.listing in offered]
     for number, known in enumerate(slices):
         work.progress(number, len(slices), 0.0, Message.of("stage.reading"))
         is_read = known.nodes is not None or read_indexed(work, indexed, known.id) is not None
         if is_read and computes:
             _compute(work, known.id, number, len(slices))
+    grows = still_grows(indexed)
     with work.writing() as session:
+        if grows:
+            follow(session, path)
         finish_job(session, work.lease.claim)
 
 

@@ -47,6 +47,12 @@ class DumpPair:
             for golden, target in self.pairing.pairs
         ]
 
+    @property
+    def compared(self) -> results.Compared:
+        """What is compared, as the catalogue knows it."""
+        dumps = self.golden.id, self.target.id
+        return results.Compared(dumps, (self.golden.files, self.target.files), self.slice_ids())
+
 
 class CatalogueStorage:
     """The storage (`firstdrift.comparison.session.Storage`) of a job.
@@ -69,6 +75,9 @@ class CatalogueStorage:
         self._work, self._comparison, self._measurer, self._baseline = work, comparison, measurer, baseline
         self._golden, self._target = pair.golden, pair.target
         self.slice_ids = pair.slice_ids()
+        self._files = {
+            one.id: one.files for side in (pair.golden, pair.target) for one in side.slices.values()
+        }
         self._slices: tuple[Slice, Slice] | None = None
         self._tell: Callable[[int, int, int], None] | None = None
 
@@ -172,7 +181,7 @@ class CatalogueStorage:
         with clock.measure("store"):
             for slice_id, read in zip(ids, found.slices, strict=True):
                 if read is not None:
-                    dumps.add_packed_nodes(self._work.writing, slice_id, read)
+                    dumps.add_packed_nodes(self._work.writing, slice_id, read, self._files[slice_id])
             with self._work.writing() as session:
                 results.add_packed_measurements(session, *ids, found.measured)
         self._save(position, answer.said, found.packed, clock)

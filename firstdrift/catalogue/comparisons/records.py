@@ -37,6 +37,8 @@ from firstdrift.catalogue.tables import (
     MatchSetEntry,
     MatchSetVersionEntry,
     NodeNoteEntry,
+    SliceEntry,
+    SlicePairEntry,
 )
 from firstdrift.comparison.report import DumpSummary, Options
 from firstdrift.errors import SettingsError
@@ -62,6 +64,8 @@ class Comparison(Struct, frozen=True):
     Attributes:
         options: what the user chose, with the rule set, the thresholds and the baseline now in force.
         revision: counts up whenever its results are to be made again.
+        golden_files: fingerprint of the golden dump when it was compared; likewise target_files.
+        follows: it is compared again whenever there is more of a dump that is still being written.
         job: the last job that worked, works or will work on it: its state is that of the comparison.
         findings: what to say first; None until it has been finished once.
         counts: summed over all slices; None until finished. Likewise seconds, by stage.
@@ -77,6 +81,9 @@ class Comparison(Struct, frozen=True):
     target_path: Path
     golden_dump_id: int | None
     target_dump_id: int | None
+    golden_files: str | None
+    target_files: str | None
+    follows: bool
     options: Options
     revision: int
     note: str
@@ -306,6 +313,20 @@ def compare_again(session: Session, comparison_id: int, rules: str | Judging | N
     return enqueue(session, COMPARE, comparison_id, priority=INTERACTIVE)
 
 
+def compare_what_is_new(session: Session, comparison_id: int) -> int:
+    """Compare what there is of the dumps by now; return the id of the job, an open one if there is one.
+
+    What was said of slices that are as they were, and have no new one before them, stays. With a baseline all
+    are judged again, as there may be more of that, too.
+    """
+    known = get_comparison(session, comparison_id)
+    if not known.job.is_over and not known.job.cancel_requested:
+        return known.job.id
+    if known.options.baseline is not None:
+        return compare_again(session, comparison_id)
+    return enqueue(session, COMPARE, comparison_id, priority=INTERACTIVE)
+
+
 _JUST_INDEXED = 3600.0
 
 
@@ -322,6 +343,7 @@ def purge_deleted(session: Session, *, older_than: timedelta) -> int:
     old = ComparisonEntry.deleted_at < then
     session.execute(delete(ComparisonEntry).where(ComparisonEntry.id.in_(_results_of_match_sets(old))))
     purged = session.execute(delete(ComparisonEntry).where(old).returning(ComparisonEntry.id)).all()
+    _purge_slices(session)
     if purged:
         in_use = union(
             select(ComparisonEntry.golden_id).where(ComparisonEntry.golden_id.is_not(None)),
@@ -335,6 +357,18 @@ def purge_deleted(session: Session, *, older_than: timedelta) -> int:
         )
         session.execute(delete(DumpEntry).where(*unused))
     return len(purged)
+
+
+def _purge_slices(session: Session) -> None:
+    """Remove slices that are not as they were when their dump was indexed, and that no comparison shows.
+
+    None goes while a job runs, which may be at one of them.
+    """
+    runs = select(JobEntry.id).where(JobEntry.state == JobState.RUNNING).limit(1)
+    if session.scalar(runs) is None:
+        shown = union(select(SlicePairEntry.golden_id), select(SlicePairEntry.target_id))
+        gone = (SliceEntry.position < 0, SliceEntry.id.not_in(shown))
+        session.execute(delete(SliceEntry).where(*gone))
 
 
 def _results_of_match_sets(*of_comparisons: ColumnElement[bool]) -> Select[tuple[int]]:

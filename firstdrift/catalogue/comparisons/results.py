@@ -12,7 +12,7 @@ from operator import attrgetter
 
 from msgspec import Struct
 from msgspec.structs import asdict
-from sqlalchemy import ColumnElement, delete, insert, literal, or_, select, true, update
+from sqlalchemy import ColumnElement, delete, insert, literal, select, update
 from sqlalchemy.orm import Session
 
 from firstdrift.catalogue.bulk import insert_in_batches, insert_many
@@ -55,6 +55,8 @@ from firstdrift.model.slice import RECORDED_ORDER, Coordinates, Dump
 from firstdrift.verdict.judgement import Counts, Finding, Findings, SliceJudgement, Verdict
 from firstdrift.wording.message import Message
 
+_AT_ONCE = 10_000
+
 __all__ = ["add_measurements", "add_packed_measurements", "last_block", "load_measurements", "pair_keys"]
 
 
@@ -70,6 +72,20 @@ class SlicePlace(Struct, frozen=True):
     position: int
     golden: int
     target: int
+
+
+class Compared(Struct, frozen=True):
+    """What is compared, golden before target.
+
+    Attributes:
+        dumps: ids of the indexed dumps.
+        files: their fingerprints.
+        slice_ids: ids of the golden and the target slice of each pair.
+    """
+
+    dumps: tuple[int, int]
+    files: tuple[str, str]
+    slice_ids: Sequence[tuple[int, int]]
 
 
 class SavedSlice(Struct, frozen=True):
@@ -99,26 +115,42 @@ class Answer(Struct, frozen=True):
     seconds: dict[str, float]
 
 
-def start_results(
-    session: Session, comparison_id: int, golden: int, target: int, pairing: SlicePairing
-) -> None:
+def start_results(session: Session, comparison_id: int, compared: Compared, pairing: SlicePairing) -> None:
     """Record which indexed dumps are compared, and which of their slices are left over.
 
-    Results that belong to the dumps as they were before, or to slices no longer compared, go.
+    Results of other slices go, as do those of slices after the first one that is new: what is said of a slice
+    may depend on those before it.
     """
     entry = session.get_one(ComparisonEntry, comparison_id)
-    same_dumps = (entry.golden_id, entry.target_id) == (golden, target)
-    no_longer = SlicePairEntry.position >= len(pairing.pairs)
-    stale = or_(~SlicePairEntry.complete, no_longer) if same_dumps else true()
-    session.execute(delete(SlicePairEntry).where(SlicePairEntry.comparison_id == comparison_id, stale))
-    entry.golden_id, entry.target_id = golden, target
+    stale = _stale(session, entry, compared.slice_ids)
+    for start in range(0, len(stale), _AT_ONCE):
+        some = SlicePairEntry.id.in_(stale[start : start + _AT_ONCE])
+        session.execute(delete(SlicePairEntry).where(some))
+    entry.golden_id, entry.target_id = compared.dumps
+    entry.golden_files, entry.target_files = compared.files
     entry.unmatched_golden = pairing.unmatched_golden
     entry.unmatched_target = pairing.unmatched_target
     entry.notes = pairing.notes
 
 
+def _stale(session: Session, entry: ComparisonEntry, slice_ids: Sequence[tuple[int, int]]) -> list[int]:
+    """List the slice pairs of a comparison that are none any more, or may be judged otherwise by now."""
+    pair = SlicePairEntry
+    columns = pair.id, pair.position, pair.golden_id, pair.target_id, pair.revision, pair.complete
+    found = session.execute(select(*columns).where(pair.comparison_id == entry.id)).all()
+    wanted = dict(enumerate(slice_ids))
+    fitting = [one for one in found if one.complete and wanted.get(one.position) == one[2:4]]
+    there = {one.position for one in fitting if one.revision == entry.revision}
+    first_new = next((position for position in wanted if position not in there), len(wanted))
+    kept = {one.id for one in fitting if one.revision != entry.revision or one.position < first_new}
+    return [one.id for one in found if one.id not in kept]
+
+
 def saved_slice(session: Session, place: SlicePlace) -> SavedSlice | None:
-    """Give what was kept of a slice pair for this revision of the comparison; None if nothing was."""
+    """Give what was kept of a slice pair for this revision of the comparison; None if nothing was.
+
+    What only other slices showed of it is none: with more of them it may be otherwise.
+    """
     columns = SlicePairEntry.judgement, SlicePairEntry.trained
     saved = select(*columns, SlicePairEntry.unreadable, SlicePairEntry.seconds).where(
         SlicePairEntry.comparison_id == place.comparison_id,
@@ -127,6 +159,7 @@ def saved_slice(session: Session, place: SlicePlace) -> SavedSlice | None:
         SlicePairEntry.golden_id == place.golden,
         SlicePairEntry.target_id == place.target,
         SlicePairEntry.complete,
+        ~SlicePairEntry.settled,
     )
     found = session.execute(saved).one_or_none()
     if found is None:
@@ -226,7 +259,7 @@ def save_bad_output(
     which = (*here, SlicePairEntry.revision == revision, SlicePairEntry.complete)
     entry = session.scalars(select(SlicePairEntry).where(*which)).one()
     said, trained = without_trained(without_details(judgement))
-    entry.judgement, entry.verdict = said, Verdict.ERROR
+    entry.judgement, entry.verdict, entry.settled = said, Verdict.ERROR, True
     if trained is not None:
         entry.trained = trained
     if judgement.logits is None:
@@ -265,6 +298,7 @@ def summary(session: Session, dump: Dump, slice_ids: Sequence[int]) -> DumpSumma
         problems=tuple(dict.fromkeys(chain(dump.problems, *map(attrgetter("problems"), read)))),
         order_origin=origins[-1].message,
         compared=sum(entry.parts for entry in found.values() if entry.nodes is not None),
+        unfinished=dump.unfinished,
     )
 
 

@@ -29,9 +29,13 @@ def read_dump_later(session: Session, path: Path, *, computes: bool = False) -> 
 
 def last_job(session: Session, path: Path) -> Job | None:
     """Look up the newest job that reads the dump at a path."""
-    found = session.scalars(
-        select(JobEntry).where(JobEntry.path == str(path)).order_by(JobEntry.id.desc()).limit(1)
-    ).one_or_none()
+    return newest_job(session, path, INDEX, COMPUTE)
+
+
+def newest_job(session: Session, path: Path, *kinds: str) -> Job | None:
+    """Look up the newest job of some kinds that works on the dump at a path."""
+    here = select(JobEntry).where(JobEntry.path == str(path), JobEntry.kind.in_(kinds))
+    found = session.scalars(here.order_by(JobEntry.id.desc()).limit(1)).one_or_none()
     return None if found is None else job_record(found)
 
 

@@ -1,6 +1,6 @@
 """Dumps that were indexed, so that what lies in them is known without reading their files again."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
 from datetime import datetime
 from enum import StrEnum
@@ -14,7 +14,7 @@ from sqlalchemy.orm import Session
 from firstdrift.catalogue.dumps.nodes import PackedNodes, add_blocks, all_nodes, nodes_named, pack_nodes
 from firstdrift.catalogue.lookup import added, mentions, record_of, required
 from firstdrift.catalogue.tables import DumpEntry, SliceEntry
-from firstdrift.dumps.storage.fingerprints import digest_of
+from firstdrift.dumps.storage.fingerprints import digest_and_date
 from firstdrift.errors import DumpNotFoundError
 from firstdrift.groups import fields_of, not_in
 from firstdrift.model.node import Node
@@ -26,11 +26,16 @@ from firstdrift.model.slice import (
     Problem,
     Slice,
     SliceListing,
+    Unfinished,
 )
 from firstdrift.wording.message import Message
 
 INDEX_VERSION = 13
 """Counts up when readers find other things than before, so that an old index is not taken for new."""
+
+
+IS_AS_IT_WAS = SliceEntry.position >= 0
+"""Of slices that are as they were when their dump was indexed last."""
 
 
 class DumpOrder(StrEnum):
@@ -71,12 +76,14 @@ class IndexedSlice(Struct, frozen=True):
     """A slice of an indexed dump.
 
     Attributes:
-        position: place in the order of execution.
+        position: by which it is named.
         order_origin: how the order of its nodes is known; None until they are indexed.
         problems: what could not be used of it; with `nodes` None, why it could not be read at all.
         nodes: how many; None until they are indexed.
         tensors: how many, Python scalars not counted; None until they are indexed.
         merged: how it was merged from the slices of ranks; None if it lies in the dump.
+        files: by which its files are told from what they were; None if that is not known.
+        unfinished: what shows that it is still being written; None if it is complete.
     """
 
     id: int
@@ -89,6 +96,8 @@ class IndexedSlice(Struct, frozen=True):
     nodes: int | None
     tensors: int | None
     merged: SliceListing | None = None
+    files: str | None = None
+    unfinished: Message | None = None
 
     @property
     def listing(self) -> SliceListing:
@@ -105,18 +114,29 @@ def fingerprint(path: Path) -> str:
     Raises:
         DumpNotFoundError: there is nothing at the path.
     """
+    return fingerprint_and_date(path)[0]
+
+
+def fingerprint_and_date(path: Path) -> tuple[str, float]:
+    """Give the fingerprint of a dump, and when it was last written (seconds since 1970); raises likewise."""
     if not path.exists():
         raise DumpNotFoundError(Message.of("dumps.nothing_here"), path=path)
-    return f"{INDEX_VERSION}:{digest_of([path])}"
+    digest, written = digest_and_date(path)
+    return f"{INDEX_VERSION}:{digest}", written
 
 
 def changed_since_indexed(dump: IndexedDump) -> bool:
     """Tell whether the files of a dump are other ones now, or are gone; looks at every file's date."""
+    return changed_since(dump.path, dump.fingerprint)
+
+
+def changed_since(path: Path, files: str) -> bool:
+    """Tell likewise of the dump at a path that had a fingerprint, whatever indexed it then."""
     try:
-        now = fingerprint(dump.path)
+        now = fingerprint(path)
     except DumpNotFoundError:
         return True
-    return now.partition(":")[2] != dump.fingerprint.partition(":")[2]  # the version of the index apart
+    return now.split(":")[1] != files.split(":")[1]
 
 
 def get_dump(session: Session, dump_id: int) -> IndexedDump:
@@ -152,8 +172,13 @@ def find_dump(session: Session, path: Path, files: str) -> IndexedDump | None:
     return None if found is None else _dump(found)
 
 
-def add_dump(session: Session, dump: Dump, files: str) -> int:
-    """Index a dump and its slices, without their nodes; return its id."""
+def add_dump(
+    session: Session, dump: Dump, files: str, of_slices: Mapping[SliceListing, str] | None = None
+) -> int:
+    """Index a dump and its slices, without their nodes; return its id.
+
+    `files` and `of_slices` tell the dump, and each of its slices, from what they are once they have changed.
+    """
     entry = DumpEntry(
         path=str(dump.path),
         format=dump.format,
@@ -163,9 +188,11 @@ def add_dump(session: Session, dump: Dump, files: str) -> int:
         problems=dump.problems,
     )
     dump_id = added(session, entry)
+    why = {one.listing: one.reason for one in dump.unfinished}
+    told = of_slices or {}
     session.add_all(
-        _slice_entry(dump_id, position, listing, rank=listing.coordinates.rank)
-        for position, listing in enumerate(dump.slices)
+        slice_entry(dump_id, position, listing, files=told.get(listing), unfinished=why.get(listing))
+        for position, listing in enumerate((*dump.slices, *why))
     )
     session.flush()
     return dump_id
@@ -174,16 +201,24 @@ def add_dump(session: Session, dump: Dump, files: str) -> int:
 def add_merged_slices(session: Session, dump_id: int, listings: Iterable[SliceListing]) -> None:
     """Index slices that are merged from those of ranks, without their nodes; known ones are kept."""
     here = SliceEntry.dump_id == dump_id
-    known = set(session.scalars(select(SliceEntry.merged).where(here, SliceEntry.merged.is_not(None))))
+    merged = (here, SliceEntry.merged.is_not(None), IS_AS_IT_WAS)
+    known = set(session.scalars(select(SliceEntry.merged).where(*merged)))
     last = session.scalar(select(func.max(SliceEntry.position)).where(here)) or 0
     new = not_in(listings, known)
     session.add_all(
-        _slice_entry(dump_id, position, listing, merged=listing)
-        for position, listing in enumerate(new, last + 1)
+        _entry(dump_id, position, listing, merged=listing) for position, listing in enumerate(new, last + 1)
     )
 
 
-def _slice_entry(dump_id: int, position: int, listing: SliceListing, **others: Any) -> SliceEntry:  # noqa: ANN401
+def slice_entry(
+    dump_id: int, position: int, listing: SliceListing, *, files: str | None, unfinished: Message | None
+) -> SliceEntry:
+    """Make the entry of a slice that lies in a dump, without its nodes."""
+    own = {"rank": listing.coordinates.rank, "files": files, "unfinished": unfinished}
+    return _entry(dump_id, position, listing, **own)
+
+
+def _entry(dump_id: int, position: int, listing: SliceListing, **others: Any) -> SliceEntry:  # noqa: ANN401
     where = fields_of(listing.coordinates, ("step", "token", "micro_step"))
     place = {"dump_id": dump_id, "position": position, "directory": str(listing.directory)}
     return SliceEntry(problems=(), **place, **where, **others)
@@ -193,16 +228,28 @@ def load_dump(session: Session, dump_id: int) -> Dump:
     """Restore a dump as its reader gave it."""
     dump = get_dump(session, dump_id)
     slices = slices_of_dump(session, dump_id)
-    listings = tuple(indexed.listing for indexed in slices if indexed.merged is None)
-    return Dump(dump.path, dump.format, dump.evidence, listings, dump.problems, dump.attributes)
+    own = [indexed for indexed in slices if indexed.merged is None]
+    listings = tuple(indexed.listing for indexed in own if indexed.unfinished is None)
+    unfinished = tuple(Unfinished(one.listing, one.unfinished) for one in own if one.unfinished is not None)
+    told = dump.path, dump.format, dump.evidence, listings, dump.problems, dump.attributes
+    return Dump(*told, unfinished=unfinished)
 
 
 def slices_of_dump(session: Session, dump_id: int) -> tuple[IndexedSlice, ...]:
     """List the slices of an indexed dump in the order of execution, then those merged from ranks."""
-    found = session.scalars(
-        select(SliceEntry).where(SliceEntry.dump_id == dump_id).order_by(SliceEntry.position)
-    )
-    return tuple(map(_slice, found))
+    return tuple(map(_slice, entries_of_dump(session, dump_id)))
+
+
+def entries_of_dump(session: Session, dump_id: int) -> list[SliceEntry]:
+    """List the entries of the slices of a dump as it was indexed last, in that order."""
+    found = session.scalars(select(SliceEntry).where(SliceEntry.dump_id == dump_id, IS_AS_IT_WAS))
+    return sorted(found, key=lambda one: (one.merged is not None, one.coordinates.sort_key(), one.position))
+
+
+def ids_of_slices(session: Session, dump_id: int) -> dict[SliceListing, int]:
+    """Say which slice of a dump has which id; of one that has changed, the one that is there now."""
+    every = select(SliceEntry).where(SliceEntry.dump_id == dump_id).order_by(SliceEntry.position)
+    return {_slice(entry).listing: entry.id for entry in session.scalars(every)}
 
 
 def get_slice(session: Session, slice_id: int) -> IndexedSlice:
@@ -229,18 +276,31 @@ def pack_slice_of_dump(read: Slice) -> PackedSliceOfDump:
     )
 
 
-def add_nodes(writing: Callable[[], AbstractContextManager[Session]], slice_id: int, read: Slice) -> None:
-    """Index the nodes and tensors of a slice, in several transactions that may be repeated."""
-    add_packed_nodes(writing, slice_id, pack_slice_of_dump(read))
+def add_nodes(
+    writing: Callable[[], AbstractContextManager[Session]],
+    slice_id: int,
+    read: Slice,
+    files: str | None = None,
+) -> None:
+    """Index the nodes and tensors of a slice, in several transactions that may be repeated.
+
+    `files` told its files from others before they were read: they are left out if these are others now.
+    """
+    add_packed_nodes(writing, slice_id, pack_slice_of_dump(read), files)
 
 
 def add_packed_nodes(
-    writing: Callable[[], AbstractContextManager[Session]], slice_id: int, read: PackedSliceOfDump
+    writing: Callable[[], AbstractContextManager[Session]],
+    slice_id: int,
+    read: PackedSliceOfDump,
+    files: str | None = None,
 ) -> None:
     """Index the nodes and tensors of a slice as they were packed, likewise."""
     add_blocks(writing, slice_id, read.packed)
     with writing() as session:
         entry = session.get_one(SliceEntry, slice_id)
+        if entry.files != files:
+            return
         entry.order_origin, entry.problems = read.order_origin, read.problems
         entry.nodes, entry.tensors = read.nodes, read.tensors
 
@@ -264,8 +324,8 @@ def load_node(session: Session, slice_id: int, name: str) -> Node:
 
 
 def _dumps() -> Select[*tuple[Any, ...]]:
-    lie_there = (SliceEntry.dump_id == DumpEntry.id, SliceEntry.merged.is_(None))
-    slices = select(func.count()).where(*lie_there).scalar_subquery()
+    lie_there = (SliceEntry.dump_id == DumpEntry.id, SliceEntry.merged.is_(None), IS_AS_IT_WAS)
+    slices = select(func.count()).where(*lie_there, SliceEntry.unfinished.is_(None)).scalar_subquery()
     return select(DumpEntry, slices)
 
 

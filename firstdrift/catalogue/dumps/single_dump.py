@@ -8,7 +8,6 @@ from collections.abc import Collection, Sequence
 import numpy as np
 from msgspec import Struct
 from msgspec.structs import replace
-from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from firstdrift.catalogue.comparisons.outline import (
@@ -23,7 +22,7 @@ from firstdrift.catalogue.comparisons.outline import (
 )
 from firstdrift.catalogue.dumps.computed import Computed, computed_of_slice, view_of
 from firstdrift.catalogue.dumps.nodes import Place, all_nodes, nodes_at, nodes_named, tensors_of
-from firstdrift.catalogue.dumps.records import get_slice
+from firstdrift.catalogue.dumps.records import entries_of_dump, get_slice
 from firstdrift.catalogue.tables import SliceEntry
 from firstdrift.comparison.single_dump import TensorView
 from firstdrift.groups import firsts, gathered
@@ -163,8 +162,7 @@ def _overflow(
 
 def trend(session: Session, dump_id: int, node: str, role: str, key: str) -> tuple[TrendPoint, ...]:
     """Find a tensor in every slice of a dump, in the order of execution, but for those merged from ranks."""
-    here = (SliceEntry.dump_id == dump_id, SliceEntry.merged.is_(None))
-    slices = session.scalars(select(SliceEntry).where(*here).order_by(SliceEntry.position)).all()
+    slices = (one for one in entries_of_dump(session, dump_id) if one.merged is None)
     return tuple(_trend_point(session, entry, node, f"{role}.{key}") for entry in slices)
 
 

@@ -59,6 +59,8 @@ INDEX = "index"
 """Read a dump into the catalogue: all its slices, nodes and tensors."""
 COMPUTE = "compute"
 """The same, and compute the statistics of tensors that were saved without them."""
+FOLLOW = "follow"
+"""Look whether there is more of a dump that is still being written; put back after each look."""
 SLICE_STEPS = 1000
 """Steps of a job that compares, for each pair of slices: `Job.total` tells how many pairs there are."""
 LEASE_SECONDS = 15.0
@@ -162,14 +164,18 @@ def enqueue(
     *,
     path: str | None = None,
     priority: int = 0,
+    after: float | None = None,
 ) -> int:
-    """Add a job that works on a comparison, or on the dump at a path; return its id."""
+    """Add a job that works on a comparison, or on the dump at a path; return its id.
+
+    It is ready at once, or `after` so many seconds.
+    """
     job = JobEntry(
         kind=kind,
         comparison_id=comparison_id,
         path=path,
         priority=priority,
-        ready_at=_AT_ONCE,
+        ready_at=_AT_ONCE if after is None else Now(after),
     )
     return added(session, job)
 
@@ -192,7 +198,8 @@ def jobs_before(session: Session, job: Job) -> int:
     sooner = or_(
         JobEntry.priority > job.priority, and_(JobEntry.priority == job.priority, JobEntry.id < job.id)
     )
-    waiting = select(func.count()).where(JobEntry.state == JobState.QUEUED, sooner)
+    queued = (JobEntry.state == JobState.QUEUED, JobEntry.kind != FOLLOW)
+    waiting = select(func.count()).where(*queued, sooner)
     return session.scalar(waiting) or 0 if job.state is JobState.QUEUED else 0
 
 
@@ -317,6 +324,13 @@ def release_job(session: Session, claim: Claim) -> None:
     """Put a job back, because its worker stops; the attempt does not count."""
     back = {"state": JobState.QUEUED, "finished_at": None, "max_attempts": JobEntry.max_attempts + 1}
     _end(session, claim, **back)
+
+
+def put_back(session: Session, claim: Claim, after: float) -> None:
+    """Let a job be done again after so many seconds, unless a person asked for it to stop."""
+    state = case((JobEntry.cancel_requested, JobState.CANCELLED), else_=JobState.QUEUED)
+    again = {"finished_at": None, "ready_at": Now(after), "max_attempts": JobEntry.max_attempts + 1}
+    _end(session, claim, state=state, error=None, traceback=None, **again)
 
 
 def job_record(entry: JobEntry) -> Job:

@@ -23,7 +23,7 @@ from firstdrift.catalogue.comparisons.slice_pairs import SlicePair, slice_pairs_
 from firstdrift.catalogue.comparisons.trained import whole_judgements
 from firstdrift.catalogue.comparisons.tree import all_pairs, all_rows
 from firstdrift.catalogue.dumps.nodes import nodes_named
-from firstdrift.catalogue.dumps.records import get_slice, load_slice, slices_of_dump
+from firstdrift.catalogue.dumps.records import get_slice, ids_of_slices, load_slice
 from firstdrift.catalogue.matches.match_sets import MatchSet, laid_over
 from firstdrift.catalogue.tables import JobState
 from firstdrift.comparison.clock import Clock
@@ -101,7 +101,7 @@ def _load(session: Session, slice_id: int, merge: Merge | None) -> Slice:
     known = get_slice(session, slice_id)
     if known.merged is None:
         return load_slice(session, slice_id)
-    ids = {one.listing: one.id for one in slices_of_dump(session, known.dump_id)}
+    ids = ids_of_slices(session, known.dump_id)
     return read_merged(known.merged, lambda part: load_slice(session, ids[part]), merge)
 
 

@@ -382,8 +382,10 @@ def _require_results(session: Session, known: MatchSet) -> None:
         session.flush()
         return
     there = get_comparison(session, results)
-    dumps = [(one.golden_dump_id, one.target_dump_id) for one in (base, there)]
-    is_old = None not in dumps[1] and dumps[0] != dumps[1]
+    dumps = [
+        (one.golden_dump_id, one.target_dump_id, one.golden_files, one.target_files) for one in (base, there)
+    ]
+    is_old = None not in dumps[1][:2] and dumps[0] != dumps[1]
     judging = judging_of(base.options)
     if is_old or judging_of(there.options) != judging:
         compare_again(session, results, judging)

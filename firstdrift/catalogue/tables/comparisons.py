@@ -2,7 +2,7 @@
 
 from datetime import datetime
 
-from sqlalchemy import ForeignKey, Index, LargeBinary, text
+from sqlalchemy import ForeignKey, Index, LargeBinary, false, text
 from sqlalchemy.orm import Mapped, mapped_column
 
 from firstdrift.catalogue.columns import Listed, Now, Record
@@ -19,6 +19,9 @@ class ComparisonEntry(Entry):
 
     Attributes:
         golden_id: the indexed golden dump; None until it is indexed. Likewise target_id.
+        golden_files: its fingerprint when it was compared; likewise target_files. None of what an earlier
+            version compared.
+        follows: it is compared again whenever there is more of a dump that is still being written.
         rules: the rule set in force, which may be changed after the fact; likewise thresholds and baseline.
         revision: counts up whenever results are to be made again.
         note: what a person wrote about it.
@@ -36,6 +39,9 @@ class ComparisonEntry(Entry):
     target_path: Mapped[str]
     golden_id: Mapped[int | None] = mapped_column(ForeignKey("dumps.id"), index=True)
     target_id: Mapped[int | None] = mapped_column(ForeignKey("dumps.id"), index=True)
+    golden_files: Mapped[str | None]
+    target_files: Mapped[str | None]
+    follows: Mapped[bool] = mapped_column(default=False, server_default=false())
     options: Mapped[Options] = mapped_column(Record(Options))
     rules: Mapped[str]
     thresholds: Mapped[Thresholds] = mapped_column(
@@ -77,6 +83,7 @@ class SlicePairEntry(Entry):
         notes: remarks on its match plan.
         unreadable: how many pairs could not be compared because a file is damaged or missing.
         seconds: time spent on it by stage.
+        settled: its logits are bad, as only other slices show: with more of them that may be otherwise.
     """
 
     __tablename__ = "slice_pairs"
@@ -109,6 +116,7 @@ class SlicePairEntry(Entry):
     rows: Mapped[int]
     pairs: Mapped[int]
     seconds: Mapped[dict[str, float]] = mapped_column(Record(dict[str, float]))
+    settled: Mapped[bool] = mapped_column(default=False, server_default=false())
 
 
 class RowBlockEntry(Entry):

@@ -13,10 +13,11 @@ from firstdrift.wording.message import Message
 
 
 class DumpEntry(Entry):
-    """A dump as it was when it was indexed; if it changes on disk, it is indexed as another entry.
+    """A dump as it was when it was indexed last.
 
     Attributes:
-        fingerprint: digest of the names, sizes and modification times of its files.
+        fingerprint: digest of the names, sizes and modification times of its files, between the version of
+            the index and a digest of which slices are still being written, if any are.
     """
 
     __tablename__ = "dumps"
@@ -36,11 +37,14 @@ class SliceEntry(Entry):
     """A slice of a dump; its nodes are indexed when a comparison first needs them.
 
     Attributes:
-        position: place in the order of execution; slices merged from ranks come after all others.
+        position: by which it is named; of one that is no longer as it was, minus its id. Slices that came
+            later, and those merged from ranks, have higher ones.
         merged: of a slice that was merged from ranks, how; None for those that lie in the dump.
         problems: what could not be used of it; with `nodes` None, why it could not be read at all.
         nodes: number of nodes; None until they are indexed.
         tensors: number of tensors, Python scalars not counted; None until they are indexed.
+        files: by which its files are told from what they were; None of what an earlier version indexed.
+        unfinished: what shows that it is still being written; None if it is complete.
     """
 
     __tablename__ = "slices"
@@ -59,6 +63,8 @@ class SliceEntry(Entry):
     problems: Mapped[tuple[Problem, ...]] = mapped_column(Record(tuple[Problem, ...]))
     nodes: Mapped[int | None]
     tensors: Mapped[int | None]
+    files: Mapped[str | None]
+    unfinished: Mapped[Message | None] = mapped_column(Said(Message))
 
     @property
     def parts(self) -> int:

@@ -49,6 +49,15 @@ def digest_of(paths: Iterable[Path], beside: Iterable[str] = ()) -> str:
     return digest.hexdigest()
 
 
+def digest_and_date(path: Path) -> tuple[str, float]:
+    """Digest what lies at and below a path, and say when it was last written, in seconds since 1970."""
+    digest, last = blake2b(digest_size=16), 0
+    for seen in files_below(path):
+        digest.update(seen.line.encode(errors="surrogateescape"))
+        last = max(last, seen.written)
+    return digest.hexdigest(), last / 1e9
+
+
 def last_written(path: Path) -> float:
     """Say when what is at or below a path was last written, in seconds since 1970; 0 if nobody knows."""
     own = _file(str(path)).written

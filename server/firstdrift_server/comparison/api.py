@@ -9,6 +9,7 @@ from pydantic import BaseModel
 
 from firstdrift.catalogue.comparisons.records import (
     cancel_comparison,
+    compare_what_is_new,
     delete_comparison,
     list_comparisons,
     restore_comparison,
@@ -73,6 +74,13 @@ def judge_again(comparison: int, again: Again, context: Shared) -> StrictJSONRes
     """Make the results again, under other rules if given; nothing is measured twice."""
     rules = None if again.rules is None else ComparisonRequest(rules=again.rules).options().rules
     context.write(match_sets.judge_again, comparison, rules)
+    return show(comparison, context)
+
+
+@router.post("/{comparison}/new")
+def compare_new(comparison: int, context: Shared) -> StrictJSONResponse:
+    """Compare what is new of dumps that are still being written."""
+    context.write(compare_what_is_new, comparison)
     return show(comparison, context)
 
 

@@ -9,6 +9,7 @@ from starlette.responses import RedirectResponse, Response
 
 from firstdrift.catalogue.comparisons.records import (
     cancel_comparison,
+    compare_what_is_new,
     delete_comparison,
     restore_comparison,
     set_note,
@@ -16,7 +17,7 @@ from firstdrift.catalogue.comparisons.records import (
 from firstdrift.catalogue.matches import match_sets
 from firstdrift_server.answers import answer, wants_json
 from firstdrift_server.comparison.data import comparison_data
-from firstdrift_server.comparison.view import Wanted, changes_view, comparison_view
+from firstdrift_server.comparison.view import Wanted, changes_view, comparison_view, follow_dumps
 from firstdrift_server.comparison_request import ComparisonRequest
 from firstdrift_server.context import Context, Shared
 from firstdrift_server.forms import Fields, Submitted
@@ -65,6 +66,18 @@ def again(fields: Fields, comparison: int, context: Shared) -> Response:
         else None
     )
     return _change(context, f"/c/{comparison}", match_sets.judge_again, comparison, rules)
+
+
+@router.post("/c/{comparison}/new", dependencies=[Submitted])
+def compare_new(comparison: int, context: Shared) -> Response:
+    """Compare what is new of dumps that are still being written."""
+    return _change(context, f"/c/{comparison}", compare_what_is_new, comparison)
+
+
+@router.post("/c/{comparison}/follow")
+def follow(fields: Fields, comparison: int, context: Shared) -> Response:
+    """Look at dumps that are still being written again by itself, or, with `stops`, no more."""
+    return _change(context, f"/c/{comparison}", follow_dumps, comparison, fields.get("stops") == "yes")
 
 
 @router.post("/c/{comparison}/note")

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
+from pathlib import Path
 from typing import Any
 
 from msgspec import Struct
@@ -12,7 +13,8 @@ from firstdrift.catalogue.comparisons.charts import has_points, most_amplified
 from firstdrift.catalogue.comparisons.overview import AmplifiedNode
 from firstdrift.catalogue.comparisons.records import Comparison, get_comparison
 from firstdrift.catalogue.comparisons.slice_pairs import SlicePair, slice_pairs_of
-from firstdrift.catalogue.dumps.records import changed_since_indexed, get_dump
+from firstdrift.catalogue.dumps.following import let_follow
+from firstdrift.catalogue.dumps.records import changed_since, get_dump
 from firstdrift.comparison.report import DumpSummary
 from firstdrift.exports.report_json import counts_object
 from firstdrift.groups import known
@@ -39,6 +41,7 @@ from firstdrift_server.parts.addresses import (
     unmatched_address,
 )
 from firstdrift_server.parts.command_line import compare_command
+from firstdrift_server.parts.growth import Growing, growing, set_followed
 from firstdrift_server.parts.sentence import (
     Linked,
     finding_address,
@@ -192,6 +195,7 @@ class ComparisonView(ComparisonSummary, frozen=True, kw_only=True):
         slices: so many have been compared, of as many as are `expected`.
         has_points: whether a chart of nodes has anything to show.
         changes: dumps that have changed since; None if nobody asked.
+        growing: dumps that are still being written.
     """
 
     sentence: Linked | None
@@ -220,6 +224,7 @@ class ComparisonView(ComparisonSummary, frozen=True, kw_only=True):
     drawn: Drawn
     noted: list[dict[str, Any]]
     changes: list[Change] | None
+    growing: list[Growing]
 
 
 def comparison_view(
@@ -264,7 +269,20 @@ def comparison_view(
         drawn=_drawn(comparison, slices, wanted, selected),
         noted=noted_nodes(session, comparison_id),
         changes=changes,
+        growing=_growing(session, comparison),
     )
+
+
+def _growing(session: Session, comparison: Comparison) -> list[Growing]:
+    sides = {"golden": comparison.golden_dump_id, "target": comparison.target_dump_id}
+    return known(growing(session, dump, side) for side, dump in sides.items())
+
+
+def follow_dumps(session: Session, comparison_id: int, stops: bool) -> None:
+    """Look at the dumps of a comparison that are still being written again by itself, or no more."""
+    paths = [Path(one.path) for one in _growing(session, get_comparison(session, comparison_id))]
+    set_followed(session, paths, stops=stops)
+    let_follow(session, comparison_id, () if stops else paths)
 
 
 def _layers_view(
@@ -306,15 +324,16 @@ def changes_view(session: Session, context: Context, comparison_id: int) -> list
     """List the dumps of a comparison that are not what was compared any more; looks at all their files."""
     comparison = get_comparison(session, comparison_id)
     sides = (
-        ("golden", comparison.golden_path, comparison.golden_dump_id),
-        ("target", comparison.target_path, comparison.target_dump_id),
+        ("golden", comparison.golden_path, comparison.golden_dump_id, comparison.golden_files),
+        ("target", comparison.target_path, comparison.target_dump_id, comparison.target_files),
     )
     found = []
-    for side, path, dump_id in sides:
+    for side, path, dump_id, files in sides:
         if dump_id is not None and is_inside(context.roots, path):
             indexed = get_dump(session, dump_id)
-            if changed_since_indexed(indexed):
-                found.append(Change(side, is_gone=not path.exists(), compared_at=indexed.indexed_at))
+            if changed_since(path, files or indexed.fingerprint):
+                then = (files and comparison.finished_at) or indexed.indexed_at
+                found.append(Change(side, is_gone=not path.exists(), compared_at=then))
     return found
 
 

@@ -6,6 +6,7 @@ from firstdrift.catalogue.dumps.jobs import read_dump_later
 from firstdrift_server.answers import api_router
 from firstdrift_server.context import Shared
 from firstdrift_server.dumps.view import dump_view, path_view
+from firstdrift_server.parts.growth import set_followed
 from firstdrift_server.questions.dumps import real_dump
 from firstdrift_server.strict_json import StrictJSONResponse
 from firstdrift_server.validation import PathText, Sent
@@ -24,6 +25,13 @@ class Reading(Sent):
     computes: bool = False
 
 
+class Following(Sent):
+    """Which dump is to be looked at again by itself; with `stops`, no more."""
+
+    path: PathText
+    stops: bool = False
+
+
 @router.get("")
 def at_path(path: str, context: Shared) -> StrictJSONResponse:
     """Say what lies at a path: its id if it was read, and how far reading it is."""
@@ -37,6 +45,14 @@ def read(reading: Reading, context: Shared) -> StrictJSONResponse:
     context.write(read_dump_later, path, computes=reading.computes)
     with context.reading() as session:
         return StrictJSONResponse(path_view(session, context, str(path)), HTTPStatus.ACCEPTED)
+
+
+@router.post("/follow")
+def follow(following: Following, context: Shared) -> StrictJSONResponse:
+    """Look at a dump again by itself while it grows, or no more."""
+    path = context.ask(real_dump, context.roots, following.path)
+    context.write(set_followed, [path], stops=following.stops)
+    return at_path(str(path), context)
 
 
 @router.get("/{dump}")

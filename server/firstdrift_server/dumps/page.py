@@ -14,6 +14,7 @@ from firstdrift_server.context import Shared
 from firstdrift_server.dumps.view import dump_view, overflow_view, path_view
 from firstdrift_server.forms import Fields
 from firstdrift_server.parts.addresses import query_of
+from firstdrift_server.parts.growth import set_followed
 from firstdrift_server.questions.dumps import real_dump
 from firstdrift_server.tree.page import rows_answer
 
@@ -36,6 +37,14 @@ def read(fields: Fields, context: Shared) -> Response:
     """Have the dump at a path read; with `computes`, also the values of tensors without statistics."""
     path = context.ask(real_dump, context.roots, fields.get("path", ""))
     context.write(read_dump_later, path, computes=fields.get("computes") == "yes")
+    return RedirectResponse(f"/dumps?{query_of({'path': str(path)})}", HTTPStatus.SEE_OTHER)
+
+
+@router.post("/dumps/follow")
+def follow(fields: Fields, context: Shared) -> Response:
+    """Look at a dump again by itself while it grows, or, with `stops`, no more."""
+    path = context.ask(real_dump, context.roots, fields.get("path", ""))
+    context.write(set_followed, [path], stops=fields.get("stops") == "yes")
     return RedirectResponse(f"/dumps?{query_of({'path': str(path)})}", HTTPStatus.SEE_OTHER)
 
 

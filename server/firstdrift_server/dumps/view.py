@@ -25,6 +25,7 @@ from firstdrift.wording.message import Message
 from firstdrift_server.context import Context
 from firstdrift_server.dumps.slices import DumpSummary, dump_summary, own_slices
 from firstdrift_server.parts.addresses import dump_address, dump_tree_address, query_of
+from firstdrift_server.parts.growth import Growing, growing
 from firstdrift_server.parts.summary import JobView, WorkerView, job_view, worker_view
 from firstdrift_server.questions.dumps import recognised
 from firstdrift_server.questions.folders import is_inside
@@ -76,7 +77,10 @@ class DumpAtPath(Struct, frozen=True):
 
 
 class SliceOfDump(Struct, frozen=True):
-    """A slice of a dump: its coordinates, and what was read of it; without an address, nothing yet."""
+    """A slice of a dump: its coordinates, and what was read of it; without an address, nothing yet.
+
+    `unfinished` says what shows that it is still being written.
+    """
 
     step: int | None
     rank: int | None
@@ -88,6 +92,7 @@ class SliceOfDump(Struct, frozen=True):
     tensors: int | None
     order_origin: Message | None
     problems: Sequence[Problem]
+    unfinished: Message | None
     address: str | None
 
 
@@ -96,7 +101,8 @@ class DumpView(DumpSummary, frozen=True, kw_only=True):
 
     Attributes:
         newer: address of what was read at its path since; None if nothing was.
-        unread: how many slices were not read yet.
+        unread: how many slices that are complete were not read yet.
+        growing: how far it is, if it is still being written.
         state: what has become of it since it was read, as `_state_of` says; None if nobody asked.
     """
 
@@ -108,6 +114,7 @@ class DumpView(DumpSummary, frozen=True, kw_only=True):
     newer: str | None
     slices: list[SliceOfDump]
     unread: int
+    growing: Growing | None
     nodes: int
     tensors: int
     overflow: str
@@ -173,7 +180,10 @@ def dump_view(session: Session, context: Context, dump_id: int, *, check: bool =
         indexed_at=dump.indexed_at,
         newer=dump_address(newest) if newest is not None and newest != dump_id else None,
         slices=[_slice_view(dump_id, known) for known in slices],
-        unread=sum(known.nodes is None and not known.problems for known in slices),
+        unread=sum(
+            known.nodes is None and not known.problems and known.unfinished is None for known in slices
+        ),
+        growing=growing(session, dump_id),
         nodes=sum(known.nodes or 0 for known in slices),
         tensors=sum(known.tensors or 0 for known in slices),
         overflow=f"{dump_address(dump_id)}/overflow",

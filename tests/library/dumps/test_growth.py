@@ -47,7 +47,10 @@ def touch(path: Path) -> None:
         file.touch()
 
 
-@pytest.mark.parametrize(("stage", "shows"), [("begun", "growth.no_file"), ("half", "dumps.json.incomplete")])
+@pytest.mark.parametrize(
+    ("stage", "shows"),
+    [("begun", "growth.no_file"), ("empty", "growth.empty"), ("half", "dumps.json.incomplete")],
+)
 def test_the_step_that_is_written_is_set_aside_until_it_is_whole(
     golden: Path, tmp_path: Path, stage: str, shows: str
 ) -> None:
