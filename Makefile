@@ -24,7 +24,7 @@ NPM := $(shell command -v npm 2>/dev/null)
 .DELETE_ON_ERROR:
 
 help:
-	@echo "make demo     compare the sample dumps and print the addresses of the results, at port $(PORT)"
+	@echo "make demo     compare the sample dumps, and say which address to open, at port $(PORT)"
 	@echo "make serve    serve the examples without comparing anything first"
 	@echo "make test     run the whole test suite"
 	@echo "make security-oldest  run the attacks with the oldest web packages that are allowed"
@@ -69,7 +69,7 @@ interop-venv: .venv-interop/.installed
 
 demo: install
 	@$(BIN)/python examples/unpack.py
-	@echo "a rollout against its trainer, once one of the addresses below has been opened: $(rollout-address)"
+	@echo "for later, a rollout against its trainer: $(rollout-address)"
 	@$(SERVE) \
 	  --compare examples/msprobe-llama-tensor/golden examples/msprobe-llama-tensor/target \
 	  --compare examples/msprobe-llama-statistics/golden examples/msprobe-llama-statistics/target \

@@ -284,22 +284,23 @@ def ask_for(settings: Settings, wanted: Sequence[tuple[Path, Path]]) -> list[int
 
 
 def describe_address(url: str, settings: Settings, comparisons: Sequence[int] = ()) -> str:
-    """Return what to say when the server is ready: where it is, also from elsewhere, and what to look at.
+    """Return what to say when the server is ready; the last line says what to open.
 
-    A token that was made up is in each address, so that each opens with a click; the operator's own is not.
+    That is the comparison that was asked for, or the list of several. A token that was made up is in the
+    address, so that it opens with a click; the operator's own is not.
     """
     shown = f"?token={settings.shown_token}" if settings.shown_token is not None else ""
-    lines = [f"firstdrift is at {url}{shown}"]
-    if settings.token is not None and not shown:
-        lines.append("log in there with the token you gave")
+    lines = []
     address = urlsplit(url)
     if address.hostname in {"127.0.0.1", "localhost", "::1"}:
         port = address.port
         lines.append(
             f"from another machine: ssh -L {port}:localhost:{port} {_machine()}, then open the same URL"
         )
-    lines += [f"comparison {number}: {url}c/{number}{shown}" for number in comparisons]
-    return "\n".join(lines)
+    if settings.token is not None and not shown:
+        lines.append("log in with the token you gave")
+    page = f"c/{comparisons[0]}" if len(comparisons) == 1 else ""
+    return "\n".join([*lines, f"open {url}{page}{shown}"])
 
 
 def _machine() -> str:

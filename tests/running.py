@@ -17,7 +17,7 @@ FIRSTDRIFT = [sys.executable, "-m", "firstdrift.cli"]
 
 
 class Running(NamedTuple):
-    """A process, and the lines it said once it was ready: `firstdrift is at ADDRESS` first."""
+    """A process, and the lines it said once it was ready: `open ADDRESS` last."""
 
     process: "subprocess.Popen[str]"
     lines: list[str]
@@ -25,7 +25,7 @@ class Running(NamedTuple):
     @property
     def url(self) -> str:
         """What was printed to be clicked."""
-        return self.lines[0].split()[-1]
+        return self.lines[-1].split()[-1]
 
     @property
     def port(self) -> int:
@@ -59,11 +59,10 @@ def running(
     ) as process:
         try:
             assert process.stdout is not None
-            lines = []
-            while (line := process.stdout.readline()) and "from another machine" not in line:
-                lines.append(line.rstrip())
-            assert lines, "it said nothing"
-            lines += [process.stdout.readline().rstrip() for option in options if option == "--compare"]
+            lines = [process.stdout.readline().rstrip()]
+            while lines[-1] and not lines[-1].startswith("open "):
+                lines.append(process.stdout.readline().rstrip())
+            assert lines[-1], "it said no address"
             yield Running(process, lines)
         finally:
             process.terminate()

@@ -60,7 +60,7 @@ def serve(folder: Path) -> Iterator[Served]:
     with subprocess.Popen(command, text=True, start_new_session=True, **pipes) as started:
         try:
             assert started.stdout is not None
-            address = started.stdout.readline().split()[-1]
+            address = next(line for line in started.stdout if line.startswith("open ")).split()[-1]
             browser = urllib.request.build_opener(urllib.request.HTTPCookieProcessor())
             with browser.open(address, timeout=60) as answer:  # the token in it becomes a cookie
                 assert answer.status == 200

@@ -39,9 +39,7 @@ def test_a_server_that_is_given_no_token_makes_one_up_and_one_click_logs_in(
     tmp_path: Path, command: str
 ) -> None:
     with running(tmp_path, command) as server:
-        found = re.fullmatch(
-            r"firstdrift is at (http://127\.0\.0\.1:\d+/)\?token=([\w-]{43})", server.lines[0]
-        )
+        found = re.fullmatch(r"open (http://127\.0\.0\.1:\d+/)\?token=([\w-]{43})", server.lines[-1])
         assert found is not None, server.lines
         address, token = found.groups()
         assert Browser().open(f"{address}version")[0] == 401
@@ -61,16 +59,17 @@ def test_a_server_that_is_given_no_token_makes_one_up_and_one_click_logs_in(
         assert token not in again.url
 
 
-def test_each_address_that_is_printed_opens_with_a_click(
+def test_the_comparison_that_was_asked_for_opens_with_a_click(
     tmp_path: Path, unpacked: Callable[[str], Path]
 ) -> None:
     pair = unpacked("msprobe/llama_stat_mix_perturb")
     dumps = [str(pair / "golden"), str(pair / "target")]
     with running(tmp_path, "serve", str(pair), "--compare", *dumps) as server:
-        said = server.lines[-1]
-        assert said.startswith("comparison 1: http://127.0.0.1:"), server.lines
-        status, address = Browser().open(said.split()[-1])
+        status, address = Browser().open(server.url)
         assert (status, address.rpartition(":")[2]) == (200, f"{server.port}/c/1")
+        server.process.terminate()
+        assert server.process.stdout is not None
+        assert server.process.stdout.read() == "", "the address is the last thing that is said"
 
 
 def test_the_operator_s_own_token_is_never_printed(tmp_path: Path) -> None:
@@ -79,8 +78,10 @@ def test_the_operator_s_own_token_is_never_printed(tmp_path: Path) -> None:
     file.chmod(0o600)
     for options, variables in (((), {"FIRSTDRIFT_TOKEN": GIVEN}), (("--token-file", str(file)), {})):
         with running(tmp_path, "server", *options, **variables) as server:
-            assert server.lines == [f"firstdrift is at http://127.0.0.1:{server.port}/", server.lines[1]]
-            assert server.lines[1] == "log in there with the token you gave"
+            assert server.lines[1:] == [
+                "log in with the token you gave",
+                f"open http://127.0.0.1:{server.port}/",
+            ]
             assert server.ask("GET / HTTP/1.1", "Host: localhost")[0] == 401
             bearer = f"Authorization: Bearer {GIVEN}"
             assert server.ask("GET /version HTTP/1.1", "Host: localhost", bearer)[0] == 200
@@ -88,7 +89,7 @@ def test_the_operator_s_own_token_is_never_printed(tmp_path: Path) -> None:
 
 def test_who_wants_no_token_is_told_what_that_means(tmp_path: Path) -> None:
     with running(tmp_path, "server", "--no-token") as server:
-        assert server.lines == [f"firstdrift is at http://127.0.0.1:{server.port}/"]
+        assert server.lines[1:] == [f"open http://127.0.0.1:{server.port}/"]
         assert server.ask("GET /version HTTP/1.1", "Host: localhost")[0] == 200
         server.process.terminate()
         assert server.process.stderr is not None
@@ -214,9 +215,8 @@ def test_a_very_long_token_is_looked_at_in_no_time() -> None:
 def test_a_token_that_was_made_up_is_told_and_a_given_one_is_not() -> None:
     url = "http://127.0.0.1:8765/"
     made = settings_from().with_token()
-    assert describe_address(url, made, [1, 2]).splitlines()[2:] == [
-        f"comparison {number}: {url}c/{number}?token={made.secret}" for number in (1, 2)
-    ]
+    for asked, page in (([], ""), ([7], "c/7"), ([1, 2], "")):
+        assert describe_address(url, made, asked).splitlines()[-1] == f"open {url}{page}?token={made.secret}"
     assert GIVEN not in describe_address(url, settings_from(token=GIVEN).with_token(), [1])
 
 
