@@ -270,3 +270,18 @@ def test_what_the_finding_says_is_not_said_again_below_it(
     texts = [html.unescape(re.sub(r"<[^>]*>|\\", "", text)) for text in (finding, report, summary)]
     times = [len(re.findall(like(reason).replace(r"\ ", r"\s+"), text)) for text in texts]
     assert times == [1, 1, 1]
+
+
+def test_the_finding_shows_error_in_and_out_against_the_limit_and_what_to_dump_next(
+    client: TestClient,
+) -> None:
+    of_statistics, of_tokens = (page(client, f"/c/{comparison}") for comparison in (STATISTICS, TOKENS))
+    for text in (of_statistics, of_tokens):
+        picture = re.search(r'<figure class="evidence".*?</figure>', text, re.DOTALL)
+        assert picture is not None
+        assert picture[0].count('class="beyond"') >= 1
+        assert picture[0].count('class="limit"') == picture[0].count("<svg")
+    config = re.search(r'<pre id="capture-config"[^>]*>(.*?)</pre>', of_statistics, re.DOTALL)
+    assert config is not None
+    assert json.loads(unescape(config[1]))["task"] == "tensor"
+    assert "capture-config" not in of_tokens  # whose values were saved

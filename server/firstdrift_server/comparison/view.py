@@ -25,6 +25,7 @@ from firstdrift.wording.message import Message
 from firstdrift_frontend.metric_names import METRICS, Metric
 from firstdrift_server.comparison.charts import SCALES, scale_of
 from firstdrift_server.comparison.data import NOTHING_YET, notes_of
+from firstdrift_server.comparison.evidence import Evidence, evidence_of
 from firstdrift_server.comparison.heat_map import LayersTable, axes_of, layers_table
 from firstdrift_server.comparison.progress import findings_so_far, slices_expected
 from firstdrift_server.comparison.strip import Strip, metrics_of, strip_of
@@ -189,6 +190,7 @@ class ComparisonView(ComparisonSummary, frozen=True, kw_only=True):
 
     Attributes:
         sentence: what it says first, or what can be said so far.
+        evidence: what the first bad node shows in one look; None if there is none.
         suspects: those of other slices than the one that is selected.
         unpaired: which slices one dump alone has.
         edit: address of the form for a new comparison, filled in as for this one.
@@ -202,6 +204,7 @@ class ComparisonView(ComparisonSummary, frozen=True, kw_only=True):
     findings: Findings | None
     first_token: Place | None
     first_node: Place | None
+    evidence: Evidence | None
     suspects: list[Place]
     dumps: Mapping[str, DumpView]
     seconds: Mapping[str, float] | None
@@ -244,6 +247,7 @@ def comparison_view(
         findings=comparison.findings,
         first_token=_place(comparison.id, said.first_bad_token, slices),
         first_node=_place(comparison.id, said.first_bad_node, slices),
+        evidence=evidence_of(session, comparison, slices),
         suspects=_elsewhere(comparison.id, said, slices, selected),
         dumps={
             "golden": DumpView(paths[0], comparison.golden),
