@@ -14,7 +14,7 @@ from working import ask_to_compare, compare_with_worker, wait_for_comparison, wa
 from writers import Writer
 
 from firstdrift import compare
-from firstdrift.catalogue.comparisons import tree
+from firstdrift.catalogue.comparisons import results, tree
 from firstdrift.catalogue.comparisons.records import (
     Comparison,
     compare_what_is_new,
@@ -247,6 +247,31 @@ def test_what_comes_in_between_is_judged_with_all_that_follows(
     after = pair_ids(both, comparison)
     assert after["step 0, rank 0"] == before["step 0, rank 0"]
     assert after["step 2, rank 0"] != before["step 2, rank 0"]
+
+
+def test_what_follows_a_step_that_changed_is_judged_again_and_nothing_else(
+    engine: Engine, unpacked: Unpacked, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source, target = unpacked(STEPS), tmp_path / "target"
+    shutil.copytree(source / "target", target)
+    shutil.copyfile(source / "golden/step1/rank0/dump.json", target / "step1/rank0/dump.json")
+    comparison = ask_to_compare(engine, source / "golden", target)
+    with worker(address_of(engine)):
+        wait_for_comparison(engine, comparison)
+    shutil.copyfile(source / "target/step1/rank0/dump.json", target / "step1/rank0/dump.json")
+    age(target / "step1")
+    judged: list[int] = []
+    save_slice = results.save_slice
+
+    def seen(writing: Any, place: results.SlicePlace, *rest: Any) -> Any:  # noqa: ANN401
+        judged.append(place.position)
+        return save_slice(writing, place, *rest)
+
+    with monkeypatch.context() as watched:
+        watched.setattr(results, "save_slice", seen)
+        whole = go_on(engine, comparison)
+    assert judged == [1, 2]
+    assert_is_as_from_scratch(engine, whole, tmp_path)
 
 
 def test_tokens_of_which_only_others_show_that_they_are_bad_are_judged_again(
