@@ -24,7 +24,8 @@ from firstdrift.exports.summary import (
 )
 from firstdrift.model.slice import only_on_one_side
 from firstdrift.verdict.findings import conclude
-from firstdrift.verdict.judgement import Counts
+from firstdrift.verdict.judgement import Counts, Verdict
+from firstdrift.verdict.limit import limit_of_nodes
 
 
 def stored_summary(session: Session, comparison_id: int) -> Summary:
@@ -36,6 +37,7 @@ def stored_summary(session: Session, comparison_id: int) -> Summary:
     known = get_comparison(session, comparison_id)
     pairs = slice_pairs_of(session, comparison_id)
     judged = [pair.judgement for pair in pairs]
+    limit = limit_of_nodes(judged)
     return Summary(
         golden=known.golden or _unread(known.golden_path),
         target=known.target or _unread(known.target_path),
@@ -52,6 +54,7 @@ def stored_summary(session: Session, comparison_id: int) -> Summary:
         seconds=(known.seconds or {}).get("total"),
         written=tuple(_written(session, comparison_id)),
         compared_at=known.finished_at,
+        limit=limit,
     )
 
 
@@ -62,10 +65,11 @@ def _slice_line(pair: SlicePair) -> SliceLine:
 
 def _layers(errors: LayerErrors, pairs: Sequence[SlicePair]) -> Iterator[Layer]:
     numbers = {pair.position: number for number, pair in enumerate(pairs)}
-    layers = zip(errors.paths, errors.rows, errors.lasts, errors.errors, strict=True)
+    layers = zip(errors.paths, errors.rows, errors.lasts, errors.verdicts, errors.errors, strict=True)
     for position, layer in zip(errors.positions, layers, strict=True):
         if position in numbers:
-            yield Layer(numbers[position], *layer)
+            path, row, last, verdict, error = layer
+            yield Layer(numbers[position], path, row, last, Verdict(verdict), error)
 
 
 def _worst(session: Session, comparison_id: int, pairs: Sequence[SlicePair]) -> Iterator[NodeLine]:

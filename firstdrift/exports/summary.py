@@ -18,6 +18,7 @@ from firstdrift.groups import fields_of
 from firstdrift.matching.plan import Messages
 from firstdrift.model.slice import Coordinates, only_on_one_side
 from firstdrift.verdict.judgement import ORIGINS, Counts, Findings, NodeClass, Reasons, RowJudgement, Verdict
+from firstdrift.verdict.limit import limit_of_nodes
 from firstdrift.verdict.tree import TreeRow, layer_rows
 
 WORST = 150
@@ -40,6 +41,7 @@ class Layer(Struct, frozen=True):
         at: number of the slice.
         path: of the layer, "model.layers.7".
         row: index of its row; the last row below it.
+        verdict: the worst of it.
         error: of its output; None if not known.
     """
 
@@ -47,6 +49,7 @@ class Layer(Struct, frozen=True):
     path: str
     row: int
     last: int
+    verdict: Verdict
     error: float | None
 
 
@@ -83,6 +86,7 @@ class Summary(Struct, frozen=True):
         rules: name of the rule set in force.
         slices: in execution order.
         layers: of all slices, in execution order.
+        limit: error above which one is a fault's; None if the rules have none.
         worst: nodes with a verdict of warning or error: first where errors begin, in execution order,
             then the others by their output error.
         bad: how many such nodes there are.
@@ -108,6 +112,7 @@ class Summary(Struct, frozen=True):
     seconds: float | None = None
     written: tuple[WrittenNote, ...] = ()
     compared_at: datetime | None = None
+    limit: float | None = None
 
     @property
     def names(self) -> tuple[str, str]:
@@ -124,6 +129,7 @@ class Summary(Struct, frozen=True):
 def summary_of(report: Report) -> Summary:
     """Sum a report up."""
     bad = [found for result in report.slices for found in _bad_rows(result)]
+    limit = limit_of_nodes(result.judgement for result in report.slices)
     return Summary(
         golden=report.golden,
         target=report.target,
@@ -138,6 +144,7 @@ def summary_of(report: Report) -> Summary:
         unpaired=only_on_one_side(report.pairing.unmatched_golden, report.pairing.unmatched_target),
         unreadable=report.unreadable,
         seconds=report.seconds.get("total"),
+        limit=limit,
     )
 
 
@@ -156,7 +163,14 @@ def _layers(at: int, result: SliceResult) -> list[Layer]:
     rows, judged = result.rows, result.judgement.rows
     indexes = sorted(layer_rows(rows), key=lambda index: (rows[index].order, index))
     return [
-        Layer(at, rows[index].path or "", index, rows[index].last, judged[index].output_error)
+        Layer(
+            at,
+            rows[index].path or "",
+            index,
+            rows[index].last,
+            judged[index].verdict,
+            judged[index].output_error,
+        )
         for index in indexes
     ]
 

@@ -4,8 +4,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Self
 
-from firstdrift.model.tensor import ROUNDING
-from firstdrift.verdict.movable_thresholds import DEFAULTS, Thresholds
 from firstdrift.wording.message import Message
 
 
@@ -69,25 +67,3 @@ CHARTED = (
     "equal",
 )
 """Metrics offered for the tokens, the most telling first."""
-
-
-@dataclass(frozen=True, slots=True)
-class Threshold:
-    """A line in a chart: where it is, and what it stands for."""
-
-    value: float
-    meaning: Message
-
-
-def threshold(metric: str, roundoff: float, limits: Thresholds = DEFAULTS) -> Threshold | None:
-    """Return the limit that a metric of logits is held against, if there is one."""
-    if metric in ("relative_l2", "worst_row_relative_l2", "error_bound"):
-        meaning = Message.of("metric_limit.rounding", factor=limits.floor, dtype=limits.dtype_of(roundoff))
-        return Threshold(limits.floor * roundoff, meaning)
-    if metric == "cosine_similarity":
-        meaning = Message.of("metric_limit.msit_above", limit=limits.msit_cosine)
-        return Threshold(limits.msit_cosine, meaning)
-    if metric == "kl_divergence":
-        limit = limits.msit_kl_bfloat16 if roundoff == ROUNDING["bfloat16"] else limits.msit_kl
-        return Threshold(limit, Message.of("metric_limit.msit_below", limit=limit))
-    return None

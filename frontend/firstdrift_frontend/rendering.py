@@ -1,6 +1,5 @@
 """Fill in the templates; everything that goes in is escaped."""
 
-import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
@@ -26,6 +25,7 @@ from firstdrift.wording.text import pieces_of, rule_text, text_of, word
 from firstdrift_frontend import TEMPLATES, assets, numbers
 from firstdrift_frontend.languages import LANGUAGES, SOURCE, load_language
 from firstdrift_frontend.metric_names import METRICS
+from firstdrift_frontend.shades import size_of
 
 
 def render(template: str, language: str = SOURCE, **context: object) -> str:
@@ -101,7 +101,7 @@ def _environment(language: str, *, spells: bool = False) -> Environment:
         "factor": partial(number, write=numbers.factor),
         "short": numbers.short,
         "exact": numbers.exact,
-        "magnitude": magnitude,
+        "bar": size_of,
         "strict_json": partial(strict_json, language=language),
         "share": numbers.share,
         "shape": numbers.shape,
@@ -250,13 +250,6 @@ def in_line(text: str, *, plain: bool = True) -> str:
 
 
 _MARKUP = re.compile(r"[\\`*\[\]<>](?!\|)|(?<!\w)_|_(?!\w)")
-
-
-def magnitude(error: float) -> float:
-    """Place an error between 0 and 1 by its power of ten: 1e-8 and less is 0, 1 and more is 1."""
-    if math.isnan(error):
-        return 1.0
-    return min(1.0, max(0.0, 1 + math.log10(error) / 8)) if error > 0 else 0.0
 
 
 def strict_json(value: object, language: str = SOURCE) -> Markup:

@@ -12,10 +12,12 @@ from msgspec.structs import replace
 
 from firstdrift.exports.layer_columns import layer_columns, moment_of
 from firstdrift.exports.summary import Layer, Summary
+from firstdrift.verdict.judgement import Verdict
 from firstdrift.wording.message import Argument, Message
 from firstdrift_frontend import STATIC
 from firstdrift_frontend.languages import SOURCE
 from firstdrift_frontend.rendering import render
+from firstdrift_frontend.shades import shade_of
 
 LARGEST = 2_000_000
 """Bytes of the page, which names of any length keep to."""
@@ -41,7 +43,7 @@ class LayerMap(Struct, frozen=True):
         labels: where rows are named: number of the row, and name.
         every: so many slices share a row, which shows the worst of them.
         first: row and column of the layer in which the first bad node lies; None if it lies in none.
-        range: the errors of the lightest and of the darkest colour, which are apart by powers of ten.
+        limit: error at which the colours change; None if the rules have none.
         left_out: layers for which there is no room.
     """
 
@@ -51,7 +53,7 @@ class LayerMap(Struct, frozen=True):
     every: int
     shades: tuple[Shade, ...]
     first: tuple[int, int] | None
-    range: tuple[float, float]
+    limit: float | None
     left_out: int
 
 
@@ -133,40 +135,40 @@ def layer_map(summary: Summary) -> LayerMap | None:
     every = -(-slices // max(1, min(slices, _ROWS, _CELLS // len(names))))
     rows = -(-slices // every)
     worst = _worst_errors(summary.layers, columns, every)
-    known = [error for error in worst.values() if 0 < error < math.inf]
-    scale = (min(known, default=1.0), max(known, default=1.0))
     labelled = range(0, rows, max(1, -(-rows // 20)))
     return LayerMap(
         layers=names,
         labels=tuple((row, summary.slices[row * every].coordinates.name()) for row in labelled),
         rows=rows,
         every=every,
-        shades=_shades(worst, scale, rows),
+        shades=_shades(worst, summary.limit, rows),
         first=_first(summary, columns, every),
-        range=scale,
+        limit=summary.limit,
         left_out=len(found.names) - len(names),
     )
 
 
 def _worst_errors(
     layers: Iterable[Layer], columns: Mapping[str, int], every: int
-) -> dict[tuple[int, int], float]:
-    """Return the largest error of each cell, by row and column."""
-    worst: dict[tuple[int, int], float] = {}
+) -> dict[tuple[int, int], tuple[float, Verdict]]:
+    """Return the largest error of each cell, with its verdict, by row and column."""
+    worst: dict[tuple[int, int], tuple[float, Verdict]] = {}
     for layer in layers:
         column = columns.get(layer.path)
         if column is not None and layer.error is not None:
             place = (layer.at // every, column)
-            worst[place] = max(worst.get(place, -1.0), _size(layer.error))
+            size = _size(layer.error)
+            if place not in worst or size > worst[place][0]:
+                worst[place] = size, layer.verdict
     return worst
 
 
 def _shades(
-    worst: Mapping[tuple[int, int], float], scale: tuple[float, float], rows: int
+    worst: Mapping[tuple[int, int], tuple[float, Verdict]], limit: float | None, rows: int
 ) -> tuple[Shade, ...]:
     colours: list[dict[int, str]] = [{} for _ in range(rows)]
-    for (row, column), error in worst.items():
-        colours[row][column] = _shade(error, scale)
+    for (row, column), (error, verdict) in worst.items():
+        colours[row][column] = _shade(error, limit, verdict)
     shades: dict[str, list[str]] = {}
     for row, here in enumerate(colours):
         _draw_row(row, here, shades)
@@ -184,14 +186,12 @@ def _draw_row(row: int, colours: dict[int, str], shades: dict[str, list[str]]) -
             shades.setdefault(shade, []).append(f"M{start} {row}h{column - start}v1h{start - column}z")
 
 
-def _shade(error: float, scale: tuple[float, float]) -> str:
+def _shade(error: float, limit: float | None, verdict: Verdict) -> str:
     if math.isinf(error):
         return "nan"
     if error == 0:
         return "equal"
-    least, most = map(math.log10, scale)
-    share = (math.log10(error) - least) / (most - least) if most > least else 1.0
-    return str(min(_SHADES - 1, int(share * _SHADES)))
+    return str(round((_SHADES - 1) * shade_of(error, limit, verdict)))
 
 
 def _size(error: float) -> float:

@@ -48,7 +48,7 @@ def dumps(tmp_path_factory: pytest.TempPathFactory, unpacked: Callable[[str], Pa
     root = tmp_path_factory.mktemp("dumps")
     for name, archive in (("perturbed", "msprobe/llama_stat_mix_perturb"), ("renamed", "msprobe/d4_renamed")):
         shutil.copytree(unpacked(archive), root / name)
-    for name in ("llama4_golden_fp32", "llama4_perturb_L2_T3"):
+    for name in ("llama4_golden_fp32", "llama4_perturb_L2_T3", "llama4_bf16"):
         shutil.copytree(unpacked(f"msit/{name}"), root / "tokens" / name)
     write_hostile_dumps(root)
     return root.resolve()

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { ABSENT, UNKNOWN, bins, prepare, selection, sizeAt, worst } from "../../frontend/firstdrift_frontend/static/comparison/heat_cells.js";
+import { ABSENT, UNKNOWN, bins, prepare, selection, shadeOf, sizeAt, worst } from "../../frontend/firstdrift_frontend/static/comparison/heat_cells.js";
 
 const DATA = {
   rows: [{}, {}],
@@ -9,6 +9,8 @@ const DATA = {
   layers: ["model.layers.0", "model.layers.1", "model.head"],
   errors: [[0, 1e-3, null], ["NaN", 0.5, null]],
   verdicts: [[0, 0, 1], [2, 2, null]],
+  verdict_names: ["pass", "warning", "error"],
+  limit: 0.01,
   range: [1e-3, 0.5],
   first: { row: 1, layer: 0 },
 };
@@ -44,4 +46,24 @@ test("what is seen from near lies around the first bad node, or is what was sele
   const cells = prepare(DATA);
   assert.deepEqual(selection(cells, null, null), [0, 1, 0, 2]);
   assert.deepEqual(selection(cells, [0, 2], [1, 1]), [0, 1, 1, 2]);
+});
+
+test("what passes is light however large the largest error is, what fails is dark however small it is", () => {
+  assert.ok(shadeOf(1e-9, 0.01, "pass") === 0);
+  assert.ok(shadeOf(0.0099, 0.01, "pass") < 0.25);
+  assert.ok(shadeOf(5, 0.01, "pass") <= 0.25);
+  assert.ok(shadeOf(0.011, 0.01, "error") >= 0.5);
+  assert.ok(shadeOf(1e-9, 0.01, "error") >= 0.5);
+  assert.ok(shadeOf(10, 0.01, "error") === 1);
+});
+
+test("where the rules have no limit, the verdict alone decides", () => {
+  assert.ok(shadeOf(0.5, null, "pass") <= 0.25);
+  assert.ok(shadeOf(1e-6, null, "error") >= 0.5);
+});
+
+test("twice the error is as dark in a run of few as in a run of many errors", () => {
+  const few = prepare({ ...DATA, errors: [[1e-3, 1e-3, null], [1e-3, 0.5, null]] });
+  const many = prepare({ ...DATA, errors: [[1e-3, 1e-3, null], [1e-3, 5e4, null]] });
+  assert.equal(few.shades[0], many.shades[0]);
 });

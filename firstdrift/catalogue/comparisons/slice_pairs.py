@@ -83,6 +83,13 @@ def get_slice_label(session: Session, comparison_id: int, position: int) -> Slic
     return _at(SliceLabel, session, comparison_id, position)
 
 
+def judgement_of(session: Session, slice_pair: int) -> SliceJudgement:
+    """Return what is said of a slice pair, without its rows and pairs."""
+    return session.execute(
+        select(SlicePairEntry.judgement).where(SlicePairEntry.id == slice_pair)
+    ).scalar_one()
+
+
 def left_over_of(session: Session, slice_pair: int) -> dict[str, tuple[UnmatchedTensor, ...]]:
     """List the tensors of matched nodes that were left over, by side ("golden", "target")."""
     columns = SlicePairEntry.unmatched_golden, SlicePairEntry.unmatched_target

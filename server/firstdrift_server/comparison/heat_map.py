@@ -21,6 +21,7 @@ from firstdrift.groups import gathered
 from firstdrift.paths import encodable
 from firstdrift.strict_json import spelled_out
 from firstdrift.verdict.judgement import Findings, NodeClass, Verdict
+from firstdrift.verdict.limit import limit_of_nodes
 from firstdrift.wording.message import Message
 from firstdrift_server.comparison.charts import logarithmic_range
 from firstdrift_server.comparison.progress import findings_so_far, slices_expected
@@ -90,6 +91,7 @@ def heat_map(
     states = states_of(slices, findings)
     first = _first_bad(errors, slices, findings)
     table = _worst_of_each(errors, row_of, columns, first)
+    limit = limit_of_nodes(pair.judgement for pair in slices)
 
     def drawn(values: Sequence[Any]) -> list[list[Any]]:
         return [[None if at is None else values[at] for at in row] for row in table]
@@ -111,6 +113,7 @@ def heat_map(
         if first is None
         else {"row": row_of[errors.positions[first]], "layer": columns[errors.paths[first]]},
         "range": logarithmic_range(errors.errors),
+        "limit": limit,
     }
 
 

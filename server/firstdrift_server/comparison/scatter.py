@@ -11,6 +11,7 @@ from firstdrift.catalogue.comparisons.slice_pairs import SlicePair
 from firstdrift.groups import positions
 from firstdrift.paths import encodable
 from firstdrift.strict_json import spelled_out
+from firstdrift.verdict.limit import limit_of_nodes
 from firstdrift_server.comparison.charts import logarithmic_range
 
 WORST = 1500
@@ -31,6 +32,7 @@ def scatter(session: Session, pair: SlicePair) -> dict[str, Any]:
     names = names_of_rows(session, pair.id, rows)
     classes = sorted({errors.classes[at] for at in drawn})
     code = positions(classes)
+    limit = limit_of_nodes([pair.judgement])
     return {
         "slice": pair.position,
         "matched": errors.matched,
@@ -40,6 +42,7 @@ def scatter(session: Session, pair: SlicePair) -> dict[str, Any]:
         "shown": len(drawn),
         "factor": pair.judgement.limits.factor,
         "roundoff": pair.judgement.roundoff,
+        "limit": limit,
         "range": logarithmic_range((*errors.inputs, *errors.outputs)),
         "class_names": classes,
         "rows": rows,

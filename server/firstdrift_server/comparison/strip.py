@@ -10,8 +10,9 @@ from firstdrift.catalogue.comparisons.slice_pairs import SlicePair
 from firstdrift.groups import gathered, known
 from firstdrift.model.slice import Coordinates
 from firstdrift.verdict.judgement import Findings
+from firstdrift.verdict.limit import Limit, limit_of_outputs
 from firstdrift.wording.message import Message
-from firstdrift_frontend.metric_names import CHARTED, Threshold, threshold
+from firstdrift_frontend.metric_names import CHARTED
 from firstdrift_server.parts.sentence import Places
 
 AXES = ("token", "micro_step", "step", "rank")
@@ -57,7 +58,7 @@ class Strip:
         axis: what a cell stands for: "token", "step", ...
         metric: the name of the chosen metric; None where slices have none.
         metrics: the names of all that there are.
-        threshold: the limit of the chosen metric, if it has one.
+        threshold: the limit that the rules in force hold the chosen metric against, if they have one.
         of_logits: True if the numbers are of logits, False if of the last output that was compared.
     """
 
@@ -65,7 +66,7 @@ class Strip:
     metric: str | None
     metrics: tuple[str, ...]
     lines: tuple[Line, ...]
-    threshold: Threshold | None
+    threshold: Limit | None
     of_logits: bool
 
     @property
@@ -88,14 +89,14 @@ def strip_of(slices: Sequence[SlicePair], findings: Findings | None, wanted: str
     metric = wanted if wanted in metrics else next(iter(metrics), None)
     axis = next((name for name in AXES if len({getattr(pair.target, name) for pair in slices}) > 1), "token")
     marked = _Marked.of(slices, findings)
+    judged = [pair.judgement for pair in slices]
     lines = gathered((_others(pair.target, axis), _cell(pair, axis, metric, marked)) for pair in slices)
-    roundoff = max((pair.judgement.roundoff for pair in slices), default=0.0)
     return Strip(
         axis=axis,
         metric=metric,
         metrics=metrics,
         lines=tuple(Line(label, tuple(cells)) for label, cells in lines.items()),
-        threshold=threshold(metric, roundoff, slices[0].judgement.limits) if metric else None,
+        threshold=limit_of_outputs(metric, judged, findings and findings.first_bad_token) if metric else None,
         of_logits=any(pair.judgement.logits_recorded for pair in slices),
     )
 

@@ -49,7 +49,12 @@ def rows(request: Request, comparison: int, position: int, context: Shared) -> R
 
 def rows_answer(request: Request, found: "TreePieces", **cells: str) -> Response:
     """Give pieces of a tree, of one dump or of two, with their rows as HTML."""
-    around = {"address": found.address, "query": found.query, "columns": found.columns} | cells
+    around = {
+        "address": found.address,
+        "query": found.query,
+        "columns": found.columns,
+        "limit": found.limit,
+    } | cells
 
     def html(rows: Sequence[Struct]) -> str:
         return render("tree_rows.html", language_of(request), rows=rows, **around)

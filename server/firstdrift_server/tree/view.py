@@ -10,9 +10,15 @@ from sqlalchemy.orm import Session
 from firstdrift.catalogue.comparisons.outline import Outline, rows_containing, rows_matching
 from firstdrift.catalogue.comparisons.records import get_comparison
 from firstdrift.catalogue.comparisons.sides import rows_named
-from firstdrift.catalogue.comparisons.slice_pairs import SliceLabel, get_slice_label, slice_labels_of
+from firstdrift.catalogue.comparisons.slice_pairs import (
+    SliceLabel,
+    get_slice_label,
+    judgement_of,
+    slice_labels_of,
+)
 from firstdrift.catalogue.comparisons.tree import get_row
 from firstdrift.errors import SettingsError
+from firstdrift.verdict.limit import limit_of_nodes
 from firstdrift.wording.message import Message
 from firstdrift_server.context import Context
 from firstdrift_server.node.view import node_of
@@ -100,11 +106,12 @@ class Seen(Struct, frozen=True, kw_only=True):
 
 
 class TreePieces(Seen, frozen=True, kw_only=True):
-    """Pieces of the visible rows, for a page that is open."""
+    """Pieces of the visible rows, for a page that is open; at `limit` a bar is half as long as its cell."""
 
     address: str
     columns: tuple[str, ...]
     pieces: list[Sequence[Struct]]
+    limit: float | None = None
 
 
 class SeenPart(Seen, frozen=True, kw_only=True):
@@ -135,6 +142,7 @@ class TreePart(SeenPart, frozen=True, kw_only=True):
     slice_name: Message
     slices: Neighbours
     node: Struct | None
+    limit: float | None = None
 
 
 class TreePageView(TreePart, frozen=True, kw_only=True):
@@ -219,6 +227,7 @@ def tree_view(session: Session, context: Context, page: TreePage) -> TreePageVie
         slice_name=pair.target.name(),
         slices=neighbours_at(session, pair, view.state, tree_address),
         sorts=SORTS,
+        limit=_limit(session, pair),
         node=None if view.selected is None else node_of(session, context, pair, view.selected),
     )
 
@@ -233,8 +242,14 @@ def chunks_of(
         **asdict(seen_of(view)),
         address=tree_address(comparison, position),
         columns=view.state.columns,
+        limit=_limit(session, pair),
         pieces=[*windows(session, pair.id, view, pieces_asked_for(view, parameters))],
     )
+
+
+def _limit(session: Session, pair: SliceLabel) -> float | None:
+    """Return the error in the middle of a bar: above it, an error is a fault's."""
+    return limit_of_nodes([judgement_of(session, pair.id)])
 
 
 def seen_of(view: TreeView) -> Seen:

@@ -34,7 +34,14 @@ def large(summary: Summary, name: str = "model.layers.%d.mlp.down_proj") -> Summ
         for token in range(1000)
     )
     layers = tuple(
-        Layer(token, f"model.layers.{layer}", layer * 10, layer * 10 + 9, 10.0 ** -((token * 7 + layer) % 9))
+        Layer(
+            token,
+            f"model.layers.{layer}",
+            layer * 10,
+            layer * 10 + 9,
+            Verdict.PASS,
+            10.0 ** -((token * 7 + layer) % 9),
+        )
         for token in range(1000)
         for layer in range(128)
     )
@@ -65,6 +72,14 @@ def test_a_report_of_128_layers_and_1000_tokens_is_below_2_mb(summary: Summary) 
     drawn = layer_map(large(summary))
     assert drawn is not None
     assert (len(drawn.layers), drawn.every) == (128, 6)
+
+
+def test_layers_that_pass_are_light_in_a_report_and_those_that_fail_dark(summary: Summary) -> None:
+    for verdict, shades in ((Verdict.PASS, "012"), (Verdict.ERROR, "45678")):
+        layers = tuple(replace(layer, verdict=verdict) for layer in large(summary).layers)
+        drawn = layer_map(replace(large(summary), layers=layers))
+        assert drawn is not None
+        assert {shade.name for shade in drawn.shades} <= set(shades)
 
 
 @pytest.mark.parametrize(

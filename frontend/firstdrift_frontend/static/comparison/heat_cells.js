@@ -10,8 +10,8 @@ export const UNKNOWN = -1;
  * @property {number} rows
  * @property {number} columns
  * @property {Float64Array} sizes of errors, row by row; or ABSENT, or UNKNOWN
- * @property {number} low the power of ten of the lightest colour
- * @property {number} high and that of the darkest
+ * @property {number | null} limit above which an error is a fault's; null: the rules have none
+ * @property {Float64Array} shades from 0, the lightest, to 1; what has no size, or none that is finite, has none
  * @property {string[]} layers by their shortest names
  */
 
@@ -21,6 +21,41 @@ function sizeOf(error, verdict) {
   if (error === null) return UNKNOWN;
   return typeof error === "number" ? error : Infinity;
 }
+
+const [CALM, DARK] = [0.25, 0.5]; // the darkest shade of what passes, and the lightest of what fails
+const BELOW = 4; // powers of ten that are told apart below the limit
+
+/**
+ * Say how many are told apart above it: as many as lead to an error of 1, which is as large as the values are.
+ * @param {number} limit
+ */
+const above = (limit) => Math.max(3, -Math.log10(limit));
+
+/** @param {number} share */
+const within = (share) => Math.min(1, Math.max(0, share));
+
+/**
+ * Say how dark an error is: by the limit that decided, not by the largest error there is.
+ * @param {number} error
+ * @param {number | null} limit
+ * @param {string} verdict
+ */
+export function shadeOf(error, limit, verdict) {
+  const passes = verdict === "pass";
+  if (limit === null) {
+    const share = within(1 + Math.log10(error) / 8);
+    return passes ? CALM * share : DARK + (1 - DARK) * share;
+  }
+  const decades = Math.log10(error / limit);
+  const isDark = (decades > 0 && !passes) || verdict === "error";
+  return isDark ? DARK + (1 - DARK) * within(decades / above(limit)) : CALM * within(1 + decades / BELOW);
+}
+
+/**
+ * Give the errors of the lightest colour, of the darkest of what passes, and of the darkest of all.
+ * @param {number} limit
+ */
+export const ends = (limit) => [limit * 10 ** -BELOW, limit, limit * 10 ** above(limit)];
 
 /**
  * Work out from the data what is drawn of them.
@@ -34,9 +69,12 @@ export function prepare(data) {
     sizes[r * columns + c] = sizeOf(error, data.verdicts[r][c]);
   }));
   const tails = data.layers.map((/** @type {string} */ name) => name.split(".").at(-1));
-  const high = data.range ? Math.log10(data.range[1]) : 0;
-  const low = data.range ? Math.max(Math.min(Math.log10(data.range[0]), high - 1), high - 12) : -1;
-  return { data, rows, columns, sizes, low, high, layers: new Set(tails).size === tails.length ? tails : data.layers };
+  const { limit = null } = data;
+  const shades = sizes.map((size, i) => {
+    const verdict = data.verdicts[Math.floor(i / columns)]?.[i % columns] ?? null;
+    return size > 0 && size < Infinity ? shadeOf(size, limit, verdict === null ? "" : data.verdict_names[verdict]) : 0;
+  });
+  return { data, rows, columns, sizes, limit, shades, layers: new Set(tails).size === tails.length ? tails : data.layers };
 }
 
 /**

@@ -4,7 +4,7 @@ import { listenForKeys } from "../lib/keys.js";
 import { say } from "../lib/notice.js";
 import { around, element } from "../lib/parts.js";
 import { keepDrawn, short, sources } from "../lib/plot.js";
-import { UNKNOWN, prepare, selection } from "./heat_cells.js";
+import { UNKNOWN, ends, prepare, selection } from "./heat_cells.js";
 import { cellUnder, geometry, lookUpColours, paint } from "./heat_paint.js";
 import { addressOf, describe, drawn, firstCell, state } from "./heat_state.js";
 import { closeZoom, remembered, zoom } from "./heat_zoom.js";
@@ -142,10 +142,16 @@ function swatch(text, name) {
   return span("", Object.assign(document.createElement("i"), { className: `swatch ${name}` }), text);
 }
 
+/** @param {string} name */
+const ramp = (name) => Object.assign(document.createElement("i"), { className: name });
+
 function showLegend() {
-  const { data, low, high, sizes } = drawn();
+  const { data, limit, sizes } = drawn();
   const parts = [];
-  if (data.range) parts.push(span("scale", short(10 ** low), document.createElement("i"), short(10 ** high)));
+  if (data.range && limit !== null) {
+    const [low, , high] = ends(limit).map(short);
+    parts.push(span("scale", low, ramp("calm"), say("limit {value}", { value: short(limit) }), ramp("dark"), high));
+  } else if (data.range) parts.push(span("scale", say("passes"), ramp("calm")), span("scale", say("fails"), ramp("dark")));
   if (sizes.includes(0)) parts.push(swatch(say("equal"), "equal"));
   const infinite = sources().from === "digest" ? say("differs") : say("NaN or infinity");
   if (sizes.includes(Infinity)) parts.push(swatch(infinite, "infinite"));

@@ -36,14 +36,15 @@ export function geometry(canvas) {
   return { left: painted.left, width: width - painted.left - 6, height: height - BOTTOM };
 }
 
-/** @param {number} size */
-function shade(size) {
-  const { low, high } = drawn();
+/** @param {Cell} cell */
+function shade([row, column]) {
+  const cells = drawn();
+  const size = sizeAt(cells, row, column);
   if (size === 0) return painted.palette[256];
   if (size === Infinity) return painted.palette[257];
   if (size === UNKNOWN) return painted.palette[258];
   if (size === ABSENT) return 0;
-  return painted.palette[Math.round(255 * Math.min(1, Math.max(0, (Math.log10(size) - low) / (high - low))))];
+  return painted.palette[Math.round(255 * cells.shades[row * cells.columns + column])];
 }
 
 /** @param {OffscreenCanvas} canvas */
@@ -64,7 +65,7 @@ function paintCells(canvas, scale) {
   const image = new ImageData(across.length, down.length);
   const pixels = new Uint32Array(image.data.buffer);
   down.forEach((rows, y) => across.forEach((columns, x) => {
-    pixels[y * across.length + x] = shade(sizeAt(cells, ...worst(cells, rows, columns)));
+    pixels[y * across.length + x] = shade(worst(cells, rows, columns));
   }));
   contextOf(small).putImageData(image, 0, 0);
   context.imageSmoothingEnabled = false;

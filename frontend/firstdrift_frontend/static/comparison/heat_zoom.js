@@ -33,7 +33,7 @@ const range = (first, last) => Array.from({ length: last - first + 1 }, (_, i) =
  */
 export async function zoom(part) {
   const cells = drawn();
-  const { data, low, high } = cells;
+  const { data, shades } = cells;
   const [r0, c0, c1] = [Math.max(0, part[0]), Math.max(0, part[2]), Math.min(part[3], cells.columns - 1)];
   const r1 = Math.min(part[1], data.rows.length - 1, r0 + MOST_ROWS - 1);
   if (!(r1 >= r0 && c1 >= c0)) return;
@@ -77,9 +77,9 @@ export async function zoom(part) {
   const scaled = {
     ...shared,
     text: named(isScaled),
-    z: each((r, c) => (isScaled(sizeAt(cells, r, c)) ? Math.log10(sizeAt(cells, r, c)) : null)),
-    zmin: low,
-    zmax: high,
+    z: each((r, c) => (isScaled(sizeAt(cells, r, c)) ? shades[r * cells.columns + c] : null)),
+    zmin: 0,
+    zmax: 1,
     colorscale: range(0, STOPS - 1).map((stop) => [stop / (STOPS - 1), colour(`heat-${stop}`)]),
   };
   await react(target, [special(UNKNOWN, "line"), special(0, "heat-equal"), special(Infinity, "heat-nan"), scaled], {

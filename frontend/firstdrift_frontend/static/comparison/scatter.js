@@ -87,7 +87,8 @@ const drawIn = (target) => (data) => {
   explain(data, isAlike);
   target.classList.toggle("is-empty", isAlike);
   if (isAlike) return;
-  const high = data.range[1] * 4;
+  const { limit } = data;
+  const high = Math.max(data.range[1], limit ?? 0) * 4;
   // Far below rounding, differences say nothing; they would only push what matters into a corner.
   const low = Math.min(high / 100, Math.max(data.range[0] / 4, data.roundoff / 1000));
   /** @type {Range} */
@@ -97,6 +98,7 @@ const drawIn = (target) => (data) => {
     line(say("output = input"), 1, "solid", range),
     line(say("output = {factor} x input", { factor }), factor, "dot", range),
   ];
+  if (limit) lines.push({ ...line(say("limit {value}", { value: short(limit) }), 1, "dash", range), y: [limit, limit], x: range });
   const traces = data.class_names.map((/** @type {string} */ name, /** @type {number} */ code) => points(data, name, code, range));
   return react(target, [...lines, ...traces], {
     showlegend: true,
