@@ -59,7 +59,7 @@ def _by_own_rules(judged: Iterable[SliceJudgement]) -> tuple[SliceJudgement, ...
 
 def _level(own: tuple[SliceJudgement, ...]) -> Limit | None:
     """Return the level of the fault; the least of several."""
-    levels = [level for one in own if (level := getattr(one, "level", None)) is not None]
+    levels = [level for one in own if (level := one.level) is not None]
     return Limit(min(levels), Message.of("metric_limit.fault")) if levels else None
 
 

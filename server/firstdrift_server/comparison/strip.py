@@ -96,7 +96,9 @@ def strip_of(slices: Sequence[SlicePair], findings: Findings | None, wanted: str
         metric=metric,
         metrics=metrics,
         lines=tuple(Line(label, tuple(cells)) for label, cells in lines.items()),
-        threshold=limit_of_outputs(metric, judged, findings and findings.first_bad_token) if metric else None,
+        threshold=limit_of_outputs(metric, judged, findings.first_bad_token if findings else None)
+        if metric
+        else None,
         of_logits=any(pair.judgement.logits_recorded for pair in slices),
     )
 

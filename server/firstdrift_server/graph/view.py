@@ -11,6 +11,7 @@ from firstdrift.catalogue.comparisons.records import get_comparison
 from firstdrift.catalogue.comparisons.slice_pairs import SliceLabel, get_slice_pair
 from firstdrift.errors import NotInCatalogueError, SettingsError
 from firstdrift.verdict.graph import Place
+from firstdrift.verdict.limit import limit_of_nodes
 from firstdrift.wording.message import Message
 from firstdrift_server.context import Context
 from firstdrift_server.graph.layers import PIECE, Graph, LayerView
@@ -117,7 +118,9 @@ def find_graph_page(
 def _limited(session: Session, comparison: int, position: int) -> tuple[SliceLabel, float]:
     """Look up a slice pair, and the error from which on its nodes stand out, whatever is around them."""
     pair = get_slice_pair(session, comparison, position)
-    return pair, pair.judgement.limits.floor * pair.judgement.roundoff
+    judged = pair.judgement
+    limit = limit_of_nodes([judged])
+    return pair, judged.limits.floor * judged.roundoff if limit is None else limit
 
 
 def _first_open(graph: Graph) -> Iterator[int]:

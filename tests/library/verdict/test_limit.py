@@ -31,7 +31,9 @@ def test_of_a_token_that_stands_out_the_limit_comes_from_the_tokens_before() -> 
         replace(JUDGED, coordinates=Coordinates(token=token), logits_error=error)
         for token, error in enumerate((0.06, 0.08, 0.4))
     ]
-    found = Finding(Coordinates(token=2), "lm_head", "lm_head", None, "output.0", None, Verdict.ERROR, (), {})
+    found = Finding(
+        Coordinates(token=2), "lm_head", "lm_head", None, "output.0", None, Verdict.ERROR, (), {}, 0
+    )
     drawn = limit_of_outputs("relative_l2", judged, found)
     assert drawn is not None
     assert drawn.value == pytest.approx(DEFAULTS.token_ratio * 0.08)
