@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from itertools import pairwise
 from typing import Any, Final
 
 from msgspec import DecodeError, Struct
@@ -205,9 +206,8 @@ PLACE_OF_MEASUREMENT: Final = ("block", "place")
 
 def with_places(blocks: Mapping[str, list[Any]], places: Sequence[Place]) -> dict[str, list[Any]]:
     """Say in blocks of pairs where the measurement of each is, which had been left out."""
-    ends = [*blocks["first"][1:], len(places)]
-    pieces = zip(blocks["content"], blocks["first"], ends, strict=True)
-    return {**blocks, "content": [_with_places(packed, places[first:end]) for packed, first, end in pieces]}
+    pieces = zip(blocks["content"], pairwise([*blocks["first"], len(places)]), strict=True)
+    return {**blocks, "content": [_with_places(packed, places[slice(*ends)]) for packed, ends in pieces]}
 
 
 def _with_places(packed: bytes, places: Sequence[Place]) -> bytes:
