@@ -203,15 +203,21 @@ def visitor(browser: Browser) -> Iterator[tuple[Page, Callable[[], float]]]:
 
 def dumps_of(peer: Path, data: Path, layers: int) -> Path:
     """Have the real msprobe write both dumps and its graph database, unless they are there."""
+    folder = write_dumps(peer, data, layers)
+    if not (folder / "graph").is_dir():
+        sides = [f"{folder / side}/step0/rank0" for side in ("golden", "target")]
+        run([peer / "msprobe", "graph_visualize", "-gp", sides[0], "-tp", sides[1], "-o", folder / "graph"])
+    return folder
+
+
+def write_dumps(peer: Path, data: Path, layers: int) -> Path:
+    """Have the real msprobe write both dumps, unless they are there."""
     folder = data / f"layers{layers}"
     fault = ["--scale-weight", f"model.layers.{layers // 2}.mlp.down_proj=3"]
     for side, planted in (("golden", []), ("target", fault)):
         if not (folder / side).is_dir():
             size = ["--layers", str(layers), "--hidden", "64"]
             run([peer / "python", DUMP_LLAMA, folder / side, *size, *planted])
-    if not (folder / "graph").is_dir():
-        sides = [f"{folder / side}/step0/rank0" for side in ("golden", "target")]
-        run([peer / "msprobe", "graph_visualize", "-gp", sides[0], "-tp", sides[1], "-o", folder / "graph"])
     return folder
 
 

@@ -1,9 +1,10 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { first, revealing, whole, zoomed } from "../../frontend/firstdrift_frontend/static/graph/camera.js";
+import { filling, first, revealing, whole, zoomed } from "../../frontend/firstdrift_frontend/static/graph/camera.js";
 import { picture } from "../../frontend/firstdrift_frontend/static/graph/layout.js";
 import { Model } from "../../frontend/firstdrift_frontend/static/graph/model.js";
+import { placed } from "../../frontend/firstdrift_frontend/static/graph/outline.js";
 import { spread } from "../../frontend/firstdrift_frontend/static/graph/place.js";
 import { step } from "../../frontend/firstdrift_frontend/static/graph/walk.js";
 
@@ -76,11 +77,18 @@ test("a box that one side lacks has its place on both", () => {
 });
 
 test("of an edge between boxes that are far apart the ends alone are drawn", () => {
-  const boxes = Array.from({ length: 20 }, (_, row) => box(row));
+  const boxes = Array.from({ length: 30 }, (_, row) => box(row));
   const chain = boxes.slice(1).map(({ row }) => edge(row - 1, row));
-  const shown = picture(new Model([layer(null, boxes, [...chain, edge(0, 19)])]));
-  const far = shown.lines.filter(({ edge: { source, goal } }) => source === 0 && goal === 19);
+  const shown = picture(new Model([layer(null, boxes, [...chain, edge(0, 29)])]));
+  const far = shown.lines.filter(({ edge: { source, goal } }) => source === 0 && goal === 29);
   assert.deepEqual(far.map(({ end }) => end).sort(), ["end", "start"]);
+});
+
+test("of what many take, lines are drawn to the next of them", () => {
+  const boxes = Array.from({ length: 10 }, (_, row) => box(row));
+  const shown = picture(new Model([layer(null, boxes, boxes.slice(1).map(({ row }) => edge(0, row)))]));
+  const whole = shown.lines.filter(({ end }) => end === null).map(({ edge: { goal } }) => goal);
+  assert.deepEqual(whole, [1, 2, 3]);
 });
 
 test("what stands for the pieces that are not seen says how many boxes they have", () => {
@@ -154,6 +162,21 @@ test("zooming keeps the point that is pointed at", () => {
 test("all of it is within the screen", () => {
   const { x, y, k } = whole({ w: 5000, h: 900 }, { w: 800, h: 600 });
   assert.ok(x >= 0 && y >= 0 && x + 5000 * k <= 800 && y + 900 * k <= 600);
+});
+
+test("a picture that fits is in the middle, and one that does not leaves no room", () => {
+  const screen = { w: 800, h: 600 };
+  assert.equal(filling({ x: -300, y: 7, k: 1 }, { w: 400, h: 50 }, screen).x, 200);
+  assert.deepEqual(filling({ x: 90, y: 7, k: 1 }, { w: 2000, h: 50 }, screen), { x: 24, y: 7, k: 1 });
+  assert.equal(filling({ x: -1900, y: 7, k: 1 }, { w: 2000, h: 50 }, screen).x, -1224);
+  assert.equal(filling({ x: -500, y: 7, k: 1 }, { w: 2000, h: 50 }, screen).x, -500);
+});
+
+test("an outline is moved and made smaller, command by command", () => {
+  const to = { x: 10, y: 20, k: 0.5 };
+  assert.equal(placed("M8 1.8 14.8 14H1.2Z", to), "M14 20.9 17.4 27H10.6Z");
+  assert.equal(placed("M14.5 8a6.5 6.5 0 1 1-13 0Z", to), "M17.25 24a3.25 3.25 0 1 1 -6.5 0Z");
+  assert.equal(placed("M4.9.5h6.2l-1.3 1.3v.6V8", to), "M12.45 20.25h3.1l-0.65 0.65v0.3V24");
 });
 
 test("a box that is seen moves nothing, and another one comes into view", () => {

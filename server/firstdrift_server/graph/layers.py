@@ -4,13 +4,14 @@ A module may hold thousands of nodes: they come in pieces, in the order of execu
 """
 
 import math
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 
 import numpy as np
 from msgspec import Struct
 from sqlalchemy.orm import Session
 
-from firstdrift.catalogue.comparisons.layers import Layer, load_layer
+from firstdrift.catalogue.comparisons.layers import Layer, load_layers
 from firstdrift.catalogue.comparisons.outline import Outline
 from firstdrift.catalogue.comparisons.slice_pairs import SliceLabel
 from firstdrift.catalogue.comparisons.tree import Row, rows_with_kinds
@@ -93,60 +94,85 @@ class LayerView(Struct, frozen=True, kw_only=True):
     edges: Mapping[str, Sequence[EdgeView]]
 
 
+Piece = tuple[Place, int]
+"""A module, and which piece of what lies in it."""
+
+
 class Graph:
-    """The graph of a slice pair, of which layers are looked up."""
+    """The graph of a slice pair, of which pieces are looked up."""
 
     def __init__(self, session: Session, context: Context, pair: SliceLabel, limit: float) -> None:
         """Read what is known of all rows; `limit` is what errors are held against."""
         self.outline = context.outline(session, pair)
         self._session, self._context, self._pair, self._limit = session, context, pair, limit
+        self._holds = np.bincount(self.outline.parent + 1, minlength=len(self.outline) + 1)
 
     def rows_in(self, row: Place) -> tuple[int, ...]:
         """List the rows directly in a module, in the order of execution."""
+        if row is not None and not self._holds[row + 1]:
+            return ()
         return tuple(np.flatnonzero(self.outline.parent == _code(row)).tolist())
-
-    def piece_with(self, row: int) -> int:
-        """Say in which piece of its module a row is."""
-        return self.rows_in(self.above(row)).index(row) // PIECE
 
     def above(self, row: int) -> Place:
         """Return the module around a row."""
         found = int(self.outline.parent[row])
         return None if found < 0 else found
 
+    def piece_with(self, row: int) -> int:
+        """Say in which piece of its module a row is."""
+        return self.rows_in(self.above(row)).index(row) // PIECE
+
     def piece_of_interest(self, row: Place) -> int:
         """Return the piece of a module in which an error begins, or the first bad row is; else the first."""
-        return next((place for place in _interesting(self.outline, self.rows_in(row))), 0) // PIECE
+        rows = self.rows_in(row)
+        return next(_interesting(self.outline, rows), 0) // PIECE if len(rows) > PIECE else 0
 
-    def layer(self, row: Place, piece: int) -> LayerView:
-        """Look up a piece of what lies in a module."""
-        key = (self._pair.id, self._pair.revision, _code(row))
-        layer = self._context.layers.get(key, lambda: self._load(row))
-        boxes = layer.rows[piece * PIECE : (piece + 1) * PIECE]
-        return LayerView(
-            row=row,
-            piece=piece,
-            pieces=max(1, math.ceil(len(layer.rows) / PIECE)),
-            total=len(layer.rows),
-            boxes=self._boxes(boxes),
-            edges={
-                "golden": _edges_at(layer.golden, frozenset(boxes)),
-                "target": _edges_at(layer.target, frozenset(boxes)),
-            },
-        )
+    def pieces(self, wanted: Sequence[Piece]) -> list[LayerView]:
+        """Look up pieces of what lies in modules."""
+        layers = self._layers(dict.fromkeys(row for row, _ in wanted))
+        shown = [layers[row].rows[piece * PIECE : (piece + 1) * PIECE] for row, piece in wanted]
+        boxes = self._boxes({row for rows in shown for row in rows})
+        return [
+            LayerView(
+                row=row,
+                piece=piece,
+                pieces=max(1, math.ceil(len(layers[row].rows) / PIECE)),
+                total=len(layers[row].rows),
+                boxes=[boxes[inner] for inner in rows],
+                edges={
+                    "golden": _edges_at(layers[row].golden, frozenset(rows)),
+                    "target": _edges_at(layers[row].target, frozenset(rows)),
+                },
+            )
+            for (row, piece), rows in zip(wanted, shown, strict=True)
+        ]
 
-    def _load(self, row: Place) -> Layer:
-        return load_layer(self._session, self._pair, row, self.rows_in(row))
+    def _layers(self, modules: Iterable[Place]) -> dict[Place, Layer]:
+        """Return layers that are at hand, and read the others, all at once."""
+        rows = {module: self.rows_in(module) for module in modules}
+        read: dict[Place, Layer] = {}
 
-    def _boxes(self, rows: Sequence[int]) -> list[BoxView]:
+        def load(module: Place) -> Layer:
+            if module not in read:
+                left = {other: inner for other, inner in rows.items() if other not in found}
+                read.update(load_layers(self._session, self._pair, left))
+            return read[module]
+
+        found: dict[Place, Layer] = {}
+        for module in rows:
+            key = (self._pair.id, self._pair.revision, _code(module))
+            found[module] = self._context.layers.get(key, partial(load, module))
+        return found
+
+    def _boxes(self, rows: Collection[int]) -> dict[int, BoxView]:
         found, kinds = rows_with_kinds(self._session, self._pair.id, rows, ())
-        return [self._box(found[row], kinds.get(row, frozenset())) for row in rows]
+        return {row: self._box(one, kinds.get(row, frozenset())) for row, one in found.items()}
 
     def _box(self, row: Row, kinds: Collection[MeasurementKind]) -> BoxView:
         tree, judged = row.tree, row.judgement
         verdict = UNMATCHED if row.match is None else str(judged.verdict)
         own = bool(kinds) or judged.node_class in ORIGINS
-        holds = len(self.rows_in(tree.index))
+        holds = int(self._holds[tree.index + 1])
         below = judged.below
         return BoxView(
             **fields_of(tree, ("label", "kind", "type_name", "direction")),
@@ -173,7 +199,7 @@ def _code(row: Place) -> int:
     return -1 if row is None else row
 
 
-def _interesting(outline: Outline, rows: Sequence[int]) -> Iterable[int]:
+def _interesting(outline: Outline, rows: Sequence[int]) -> Iterator[int]:
     """Give the places of rows in which something is to be seen, what matters most first."""
     for flags in (outline.origin, outline.bad, outline.unmatched):
         found = np.concatenate(([0], np.cumsum(flags)))

@@ -14,7 +14,7 @@ from firstdrift.verdict.graph import Place
 from firstdrift.verdict.limit import limit_of_nodes
 from firstdrift.wording.message import Message
 from firstdrift_server.context import Context
-from firstdrift_server.graph.layers import PIECE, Graph, LayerView
+from firstdrift_server.graph.layers import PIECE, Graph, LayerView, Piece
 from firstdrift_server.parts.addresses import comparison_address, graph_address, tree_address
 from firstdrift_server.parts.summary import ComparisonSummary, comparison_summary
 from firstdrift_server.parts.tree_row import UNMATCHED
@@ -28,8 +28,6 @@ MOST_BOXES = 2000
 
 FIRST_BOXES = 40
 """Where nothing is bad and nothing was chosen, modules are open as far as so many boxes are seen."""
-
-Piece = tuple[Place, int]
 
 
 class GraphView(Struct, frozen=True, kw_only=True):
@@ -161,7 +159,7 @@ def graph_view(session: Session, context: Context, page: GraphPage) -> GraphView
         slice_name=pair.target.name(),
         slices=neighbours_at(session, pair, TreeState(row=page.row), graph_address),
         row=page.row,
-        layers=[graph.layer(row, piece) for row, piece in wanted],
+        layers=graph.pieces(wanted),
         limit=page.limit,
         has_bad=bool(graph.outline.bad.any()),
         is_cut=is_cut,
@@ -209,19 +207,18 @@ def pieces_of(
     """
     graph = Graph(session, context, *_limited(session, comparison, position))
     row = _step(graph, parameters)
-    return GraphPieces(
-        row=row, path=path_to(graph, row), layers=list(_asked(graph, parameters.get("of") or ""))
-    )
+    asked = [*_asked(graph, parameters.get("of") or "")]
+    return GraphPieces(row=row, path=path_to(graph, row), layers=graph.pieces(asked))
 
 
-def _asked(graph: Graph, text: str) -> Iterator[LayerView]:
+def _asked(graph: Graph, text: str) -> Iterator[Piece]:
     for part in [*filter(None, text.split("."))][:MOST_PIECES]:
         number, _, piece = part.partition(":")
         row = read_number(number, "row")
         if row is not None and row >= len(graph.outline):
             raise NotInCatalogueError(Message.of("server.no_row", row=row))
         chosen = read_number(piece, "pieces")
-        yield graph.layer(row, graph.piece_of_interest(row) if chosen is None else chosen)
+        yield row, graph.piece_of_interest(row) if chosen is None else chosen
 
 
 MOST_PIECES = 32

@@ -26,8 +26,9 @@ export function zoomed(view, by, at) {
  */
 export function whole(picture, screen) {
   const room = 28;
-  const k = within(Math.min(1, (screen.w - 2 * room) / picture.w, (screen.h - 2 * room) / picture.h));
-  return { k, x: (screen.w - picture.w * k) / 2, y: (screen.h - picture.h * k) / 2 };
+  const head = 44; // names of both sides
+  const k = within(Math.min(1, (screen.w - 2 * room) / picture.w, (screen.h - room - head) / picture.h));
+  return { k, x: (screen.w - picture.w * k) / 2, y: head + Math.max(0, (screen.h - room - head - picture.h * k) / 2) };
 }
 
 /**
@@ -50,6 +51,18 @@ export function revealing(view, wanted, screen) {
     x: view.x + moved(left, wanted.w * view.k, screen.w, 24),
     y: view.y + moved(top, wanted.h * view.k, screen.h, screen.h / 5),
   };
+}
+
+/**
+ * Leave no room at one side that the picture could fill: in the middle, if all of its width is seen.
+ * @param {View} view @param {{w: number, h: number}} picture @param {{w: number, h: number}} screen
+ * @returns {View}
+ */
+export function filling(view, picture, screen) {
+  const edge = 24;
+  const least = screen.w - edge - picture.w * view.k;
+  const x = least >= edge ? (screen.w - picture.w * view.k) / 2 : Math.min(edge, Math.max(least, view.x));
+  return { ...view, x };
 }
 
 /**

@@ -35,8 +35,8 @@ export class Canvas {
     this.order = [];
     /** @type {Map<string, Placed>} */
     this.byKey = new Map();
-    svg.style.inset = `${-MARGIN}px`;
-    svg.style.width = svg.style.height = `calc(100% + ${2 * MARGIN}px)`;
+    this.moved = /** @type {HTMLElement} */ (svg.parentElement);
+    this.moved.style.inset = `${-MARGIN}px`;
   }
 
   /** How large the picture is, both sides together. */
@@ -64,11 +64,11 @@ export class Canvas {
     const [dx, dy] = [view.x - base.x, view.y - base.y];
     const isNear = this.elements.size && view.k === base.k && Math.max(Math.abs(dx), Math.abs(dy)) < 0.9 * MARGIN;
     if (isNear) {
-      this.svg.style.transform = `translate(${dx}px, ${dy}px)`;
+      this.moved.style.transform = `translate(${dx}px, ${dy}px)`;
       return;
     }
     this.base = view;
-    this.svg.style.transform = "none";
+    this.moved.style.transform = "none";
     this.world.setAttribute("transform", `translate(${view.x + MARGIN} ${view.y + MARGIN}) scale(${view.k})`);
     this.svg.classList.toggle("is-small", view.k < SMALL);
     this.fill();

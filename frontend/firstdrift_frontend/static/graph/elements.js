@@ -3,6 +3,7 @@
 import { say } from "../lib/notice.js";
 import { HEAD } from "./layout.js";
 import { SIDES } from "./model.js";
+import { placed as moved } from "./outline.js";
 
 /**
  * @typedef {import("./layout.js").Placed} Placed
@@ -18,7 +19,7 @@ import { SIDES } from "./model.js";
 export const SIDES_APART = 90;
 const CHARACTER = 6.7;
 const SMALL = 6.1;
-const MARK = 26; // px: where names begin
+const NAME = 31; // px: where names begin, right of the mark
 
 /**
  * Make an element of SVG.
@@ -38,7 +39,7 @@ export const leftOf = (side, w) => side * (w + SIDES_APART);
 
 /** @param {Placed} placed @param {number} w of one side @param {Words} words */
 export function boxElement(placed, w, words) {
-  const { box, more, x, y, level, isOpen } = placed;
+  const { box, more, x, level, isOpen } = placed;
   const made = make("g", { role: "treeitem", "aria-level": level, "aria-selected": "false", tabindex: -1, "data-key": placed.key });
   if (more) {
     made.setAttribute("class", "box more");
@@ -54,68 +55,67 @@ export function boxElement(placed, w, words) {
   if (box.holds) made.setAttribute("aria-expanded", String(isOpen));
   SIDES.forEach((side, place) => {
     if (!box.sides.includes(side)) return;
-    const at = make("g", { class: `side ${side}`, transform: `translate(${x + leftOf(place, w)} ${y})` });
-    at.append(...(isOpen ? frame(placed, box, words) : card(placed, box, words)));
-    made.append(at);
+    const at = { ...placed, x: x + leftOf(place, w) };
+    made.append(make("g", { class: `side ${side}` }, ...(isOpen ? frame(at, box, words) : card(at, box, words))));
   });
   return made;
 }
 
-/** @param {Placed} placed @param {number} w */
+/** @param {Placed} placed @param {number} w of one side */
 function moreInside(placed, w) {
-  const { more, x, y } = placed;
-  const sides = SIDES.map((_, place) =>
-    make(
-      "g",
-      { transform: `translate(${x + leftOf(place, w)} ${y})` },
-      make("rect", { class: "body", width: placed.w, height: placed.h, rx: 6 }),
-      make("text", { class: "name", x: placed.w / 2, y: 17, "text-anchor": "middle" }, say("{count} more", { count: more?.count ?? 0 })),
-    ),
-  );
+  const { more, y } = placed;
+  const sides = SIDES.flatMap((_, place) => {
+    const x = placed.x + leftOf(place, w);
+    return [
+      make("rect", { class: "body", x, y, width: placed.w, height: placed.h, rx: 6 }),
+      text("name", x + placed.w / 2, y + 17, say("{count} more", { count: more?.count ?? 0 }), "middle"),
+    ];
+  });
   return make("g", {}, ...sides);
 }
 
 /** A closed box. @param {Placed} placed @param {Box} box @param {Words} words */
-function card({ w, h }, box, words) {
+function card({ x, y, w, h }, box, words) {
+  const error = box.own ? (box.shown.output.length + 1) * SMALL : 0;
   return [
-    make("rect", { class: "body", width: w, height: h, rx: 6 }),
-    ...bar(box, h),
-    ...mark(box, words, 12, 6),
-    text("name", MARK + 5, 17, cut(box.label, w - MARK - 12 - (box.holds ? 26 : 0))),
-    ...(box.holds ? [text("holds", w - 9, 17, `▸ ${box.holds}`, "end")] : []),
-    text("kind", MARK + 5, 32, cut(second(box, words), w - MARK - 20 - (box.own ? (box.shown.output.length + 1) * SMALL : 0), SMALL)),
-    ...(box.own ? [text("error", w - 9, 32, box.shown.output, "end")] : []),
+    make("rect", { class: "body", x, y, width: w, height: h, rx: 6 }),
+    ...bar(box, { x, y, h }),
+    ...mark(box, words, { x: x + 12, y: y + 6 }),
+    text("name", x + NAME, y + 17, cut(box.label, w - NAME - 7 - (box.holds ? 26 : 0))),
+    ...(box.holds ? [text("holds", x + w - 9, y + 17, `▸ ${box.holds}`, "end")] : []),
+    text("kind", x + NAME, y + 32, cut(second(box, words), w - NAME - 15 - error, SMALL)),
+    ...(box.own ? [text("error", x + w - 9, y + 32, box.shown.output, "end")] : []),
   ];
 }
 
 /** An open box: a frame around what it holds. @param {Placed} placed @param {Box} box @param {Words} words */
-function frame({ w, h }, box, words) {
-  const room = w - MARK - 90;
+function frame({ x, y, w, h }, box, words) {
+  const room = w - NAME - 85;
   const named = cut(box.label, room);
-  const left = room - (named.length + 2) * CHARACTER;
+  const beside = (named.length + 2) * CHARACTER;
   return [
-    make("rect", { class: "body", width: w, height: h, rx: 8 }),
-    make("path", { class: "head", d: `M0 ${HEAD - 4}H${w}` }),
-    ...bar(box, HEAD - 4),
-    ...mark(box, words, 12, 5),
-    text("name", MARK + 5, 16, named),
-    ...(left > 50 ? [text("kind", MARK + 5 + (named.length + 2) * CHARACTER, 16, cut(second(box, words), left))] : []),
-    ...(box.own ? [text("error", w - 26, 16, box.shown.output, "end")] : []),
-    text("holds", w - 9, 16, "▾", "end"),
+    make("rect", { class: "body", x, y, width: w, height: h, rx: 8 }),
+    make("path", { class: "head", d: `M${x} ${y + HEAD - 4}h${w}` }),
+    ...bar(box, { x, y, h: HEAD - 4 }),
+    ...mark(box, words, { x: x + 12, y: y + 5 }),
+    text("name", x + NAME, y + 16, named),
+    ...(room - beside > 50 ? [text("kind", x + NAME + beside, y + 16, cut(second(box, words), room - beside, SMALL))] : []),
+    ...(box.own ? [text("error", x + w - 26, y + 16, box.shown.output, "end")] : []),
+    text("holds", x + w - 9, y + 16, "▾", "end"),
   ];
 }
 
-/** The bar that says how far an error is above its limit. @param {Box} box @param {number} h */
-function bar(box, h) {
+/** The bar that says how far an error is above its limit. @param {Box} box @param {{x: number, y: number, h: number}} at */
+function bar(box, { x, y, h }) {
   if (!box.own || box.level === null) return [];
   const heat = box.level < 0 ? "equal" : String(box.level);
-  return [make("rect", { class: `heat h-${heat}`, x: 0, y: 0, width: 6, height: h, rx: 3 })];
+  return [make("rect", { class: `heat h-${heat}`, x, y, width: 6, height: h, rx: 3 })];
 }
 
-/** @param {Box} box @param {Words} words @param {number} x @param {number} y */
-function mark(box, words, x, y) {
-  const d = words.shapes[box.said];
-  return d ? [make("path", { class: `mark shape-${box.said}`, d, transform: `translate(${x} ${y}) scale(0.86)` })] : [];
+/** @param {Box} box @param {Words} words @param {{x: number, y: number}} at */
+function mark(box, words, at) {
+  const outline = words.shapes[box.said];
+  return outline ? [make("path", { class: `mark shape-${box.said}`, d: moved(outline, { ...at, k: 0.86 }) })] : [];
 }
 
 /** @param {string} name @param {number} x @param {number} y @param {string} said @param {string} [anchor] */

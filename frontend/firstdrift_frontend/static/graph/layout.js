@@ -2,7 +2,7 @@
 
 import { joined } from "./model.js";
 import { GAP, foot, place, through, top } from "./place.js";
-import { FAR, GIVEN, MADE, WIDTH, structureOf } from "./structure.js";
+import { FAR, GIVEN, MADE, MANY, WIDTH, structureOf } from "./structure.js";
 
 /**
  * @typedef {import("./model.js").Box} Box
@@ -207,12 +207,17 @@ function told(layer) {
   const near = [];
   /** @type {[Joined, number, number][]} */
   const far = [];
-  for (const edge of joined([layer])) {
+  const edges = joined([layer]);
+  /** @type {Map<number | null, number>} */
+  const goals = new Map();
+  for (const { source } of edges) goals.set(source, (goals.get(source) ?? 0) + 1);
+  for (const edge of edges) {
+    const most = (goals.get(edge.source) ?? 0) > MANY.goals ? MANY.far : FAR;
     const from = edge.source === null ? GIVEN : places.get(edge.source);
     const to = edge.goal === null ? MADE : places.get(edge.goal);
     const start = from === GIVEN ? (isFirst ? -1 : -Infinity) : from;
     const end = to === MADE ? (isLast ? layer.boxes.length : Infinity) : to;
-    if (start !== undefined && end !== undefined && Math.abs(end - start) <= FAR) near.push([edge, [Number(from), Number(to)]]);
+    if (start !== undefined && end !== undefined && Math.abs(end - start) <= most) near.push([edge, [Number(from), Number(to)]]);
     else if (from !== GIVEN || to !== MADE) far.push([edge, from ?? -1, to ?? -1]);
   }
   return { near, far };

@@ -6,16 +6,14 @@ import { SIDES } from "./model.js";
 /** @typedef {import("./canvas.js").Canvas} Canvas */
 
 /**
+ * @param {HTMLElement} around both that follow
  * @param {HTMLCanvasElement} element
+ * @param {HTMLElement} frame of what is on the screen
  * @param {Canvas} canvas
  * @param {(view: import("./camera.js").View) => void} move
  */
-export function minimap(element, canvas, move) {
-  const context = /** @type {CanvasRenderingContext2D} */ (element.getContext("2d"));
-  const kept = document.createElement("canvas");
+export function minimap(around, element, frame, canvas, move) {
   const scale = { k: 1, x: 0, y: 0 };
-  const { devicePixelRatio: dots } = window;
-  let frame = "";
 
   /** @param {string} name */
   function colour(name) {
@@ -23,46 +21,46 @@ export function minimap(element, canvas, move) {
     return getComputedStyle(element).color;
   }
 
-  /** Draw the boxes once for each picture. */
+  /** Draw the boxes, once for each picture. */
   function draw() {
+    const { devicePixelRatio: dots } = window;
     const { clientWidth: w, clientHeight: h } = element;
-    kept.width = element.width = w * dots;
-    kept.height = element.height = h * dots;
+    element.width = w * dots;
+    element.height = h * dots;
     const { w: width, h: height } = canvas.size;
     scale.k = Math.min((w - 8) / width, (h - 8) / height);
     scale.x = (w - width * scale.k) / 2;
     scale.y = (h - height * scale.k) / 2;
     /** @type {Record<string, string>} */
     const colours = { error: colour("--error"), warning: colour("--warning"), box: colour("--line-strong") };
-    frame = colour("--accent");
-    const boxes = /** @type {CanvasRenderingContext2D} */ (kept.getContext("2d"));
-    boxes.scale(dots, dots);
+    const context = /** @type {CanvasRenderingContext2D} */ (element.getContext("2d"));
+    context.scale(dots, dots);
     for (const { box, isOpen, x, y, w: wide, h: high } of canvas.picture.boxes) {
       const isBad = box?.said === "error" || box?.said === "warning";
-      boxes.fillStyle = boxes.strokeStyle = colours[isBad ? box.said : "box"];
+      context.fillStyle = context.strokeStyle = colours[isBad ? box.said : "box"];
       SIDES.forEach((side, place) => {
         if (box && !box.sides.includes(side)) return;
+        const left = scale.x + (x + leftOf(place, canvas.picture.w)) * scale.k;
         /** @type {[number, number, number, number]} */
-        const at = [scale.x + (x + leftOf(place, canvas.picture.w)) * scale.k, scale.y + y * scale.k, Math.max(1, wide * scale.k), Math.max(1, high * scale.k)];
-        if (isOpen) boxes.strokeRect(...at);
-        else boxes.fillRect(...at);
+        const at = [left, scale.y + y * scale.k, Math.max(1, wide * scale.k), Math.max(1, high * scale.k)];
+        if (isOpen) context.strokeRect(...at);
+        else context.fillRect(...at);
       });
     }
     look();
   }
 
-  /** Draw the frame of what is on the screen. */
+  /** Put the frame around what is on the screen: it is moved, and nothing is drawn. */
   function look() {
     const { x, y, k } = canvas.view;
     const { w, h } = canvas.screen;
-    context.setTransform(1, 0, 0, 1, 0, 0);
-    context.clearRect(0, 0, element.width, element.height);
-    context.drawImage(kept, 0, 0);
-    context.setTransform(dots, 0, 0, dots, 0, 0);
-    context.strokeStyle = frame;
-    context.lineWidth = 1.5;
     const by = scale.k / k;
-    context.strokeRect(scale.x - x * by, scale.y - y * by, w * by, h * by);
+    const size = `${Math.max(6, Math.round(w * by))}px ${Math.max(6, Math.round(h * by))}px`;
+    if (frame.dataset.size !== size) {
+      frame.dataset.size = size;
+      [frame.style.width, frame.style.height] = size.split(" ");
+    }
+    frame.style.transform = `translate(${scale.x - x * by}px, ${scale.y - y * by}px)`;
   }
 
   /** @param {PointerEvent} event */
@@ -74,10 +72,10 @@ export function minimap(element, canvas, move) {
     move({ k, x: w / 2 - at.x * k, y: h / 2 - at.y * k });
   }
 
-  element.addEventListener("pointerdown", (event) => {
-    element.setPointerCapture(event.pointerId);
+  around.addEventListener("pointerdown", (event) => {
+    around.setPointerCapture(event.pointerId);
     go(event);
   });
-  element.addEventListener("pointermove", (event) => event.buttons & 1 && go(event));
+  around.addEventListener("pointermove", (event) => event.buttons & 1 && go(event));
   return { draw, look };
 }

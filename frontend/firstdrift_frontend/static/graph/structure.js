@@ -18,7 +18,10 @@ export const GIVEN = -2;
 export const MADE = -3;
 
 /** What lies further apart is not laid out as a line: two short ends stand for it. */
-export const FAR = 8;
+export const FAR = 20;
+
+/** What is handed on to more than so many is laid out as lines to the next of them only, so far. */
+export const MANY = { goals: 4, far: 3 };
 
 export const WIDTH = 170;
 const HEIGHT = 40;

@@ -3,7 +3,7 @@
 import { fetchData, lastOf, request } from "../lib/http.js";
 import { explain, say, toast } from "../lib/notice.js";
 import { element } from "../lib/parts.js";
-import { first, revealing, whole, zoomed } from "./camera.js";
+import { filling, first, revealing, whole, zoomed } from "./camera.js";
 import { Canvas } from "./canvas.js";
 import { leftOf } from "./elements.js";
 import { picture } from "./layout.js";
@@ -17,7 +17,8 @@ const sides = element("sides");
 
 export const model = new Model(data.layers);
 export const canvas = new Canvas(stage, /** @type {SVGSVGElement} */ (/** @type {unknown} */ (element("canvas"))), data.words);
-const map = minimap(/** @type {HTMLCanvasElement} */ (element("minimap")), canvas, look);
+const [small, frame] = element("minimap").children;
+const map = minimap(element("minimap"), /** @type {HTMLCanvasElement} */ (small), /** @type {HTMLElement} */ (frame), canvas, look);
 
 /** @type {{row: number | null}} */
 export const selected = { row: data.row };
@@ -25,23 +26,26 @@ export const selected = { row: data.row };
 /** The box that is selected, if there is one. */
 export const selectedBox = () => canvas.byKey.get(canvas.selected ?? "");
 
+let sidesAt = NaN;
+
 /** @param {import("./camera.js").View} view */
 export function look(view) {
   canvas.look(view);
   map.look();
   const middle = leftOf(1, canvas.picture.w);
   const edge = Math.max(90, Math.min(canvas.screen.w - 10, (middle - 45) * view.k + view.x));
-  sides.style.setProperty("--edge", `${edge}px`);
+  if (edge !== sidesAt) sides.style.setProperty("--edge", `${edge}px`);
+  sidesAt = edge;
 }
 
-/** Draw the picture anew; a box stays where it is on the screen. @param {string | null} [still] */
+/** Draw the picture anew; a box stays at its height on the screen. @param {string | null} [still] */
 export function draw(still = null) {
   const before = still === null ? null : canvas.where(still);
   canvas.show(picture(model));
   const after = still === null ? null : canvas.where(still);
   const { view } = canvas;
-  if (before && after) look({ k: view.k, x: view.x + (before.x - after.x) * view.k, y: view.y + (before.y - after.y) * view.k });
-  else look(view);
+  const by = before && after ? { x: (before.x - after.x) * view.k, y: (before.y - after.y) * view.k } : { x: 0, y: 0 };
+  look(filling({ k: view.k, x: view.x + by.x, y: view.y + by.y }, canvas.size, canvas.screen));
   canvas.light();
   map.draw();
 }
