@@ -15,14 +15,17 @@ from firstdrift.catalogue.comparisons.layers import Layer, load_layers
 from firstdrift.catalogue.comparisons.outline import Outline
 from firstdrift.catalogue.comparisons.slice_pairs import SliceLabel
 from firstdrift.catalogue.comparisons.tree import Row, rows_with_kinds
+from firstdrift.errors import NotInCatalogueError
 from firstdrift.groups import fields_of
 from firstdrift.metrics.measurement import MeasurementKind
 from firstdrift.model.node import Direction, NodeKind
 from firstdrift.verdict.graph import Edge, Place
 from firstdrift.verdict.judgement import ORIGINS, NodeClass
+from firstdrift.wording.message import Message
 from firstdrift_frontend import numbers
 from firstdrift_server.context import Context
 from firstdrift_server.parts.tree_row import UNMATCHED
+from firstdrift_server.tree.visible import first_of_interest
 
 PIECE = 64
 """So many boxes of a module are sent, and laid out, at a time."""
@@ -106,6 +109,15 @@ class Graph:
         self.outline = context.outline(session, pair)
         self._session, self._context, self._pair, self._limit = session, context, pair, limit
         self._holds = np.bincount(self.outline.parent + 1, minlength=len(self.outline) + 1)
+
+    def require(self, row: int) -> None:
+        """Refuse a row that is not there."""
+        if row >= len(self.outline):
+            raise NotInCatalogueError(Message.of("server.no_row", row=row))
+
+    def first_of_interest(self) -> int | None:
+        """Return where an error begins first, or the first bad row, or the top; None in an empty tree."""
+        return first_of_interest(self.outline, np.ones(len(self.outline), np.bool_))
 
     def rows_in(self, row: Place) -> tuple[int, ...]:
         """List the rows directly in a module, in the order of execution."""

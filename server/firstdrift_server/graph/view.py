@@ -6,10 +6,10 @@ import numpy as np
 from msgspec import Struct
 from sqlalchemy.orm import Session
 
-from firstdrift.catalogue.comparisons.outline import CLASSES, VERDICTS
+from firstdrift.catalogue.comparisons.outline import CLASSES, VERDICTS, Flags
 from firstdrift.catalogue.comparisons.records import get_comparison
 from firstdrift.catalogue.comparisons.slice_pairs import SliceLabel, get_slice_pair
-from firstdrift.errors import NotInCatalogueError, SettingsError
+from firstdrift.errors import SettingsError
 from firstdrift.verdict.graph import Place
 from firstdrift.verdict.limit import limit_of_nodes
 from firstdrift.wording.message import Message
@@ -20,7 +20,7 @@ from firstdrift_server.parts.summary import ComparisonSummary, comparison_summar
 from firstdrift_server.parts.tree_row import UNMATCHED
 from firstdrift_server.tree.state import Parameters, TreeState, read_rows
 from firstdrift_server.tree.view import Neighbours, neighbours_at, row_as_in, stop_named
-from firstdrift_server.tree.visible import ancestors, first_of_interest, next_stop, view_tree
+from firstdrift_server.tree.visible import ancestors, next_stop, view_tree
 from firstdrift_server.validation import read_number
 
 MOST_BOXES = 2000
@@ -95,22 +95,32 @@ def find_graph_page(
     """
     pair, limit = _limited(session, comparison, position)
     graph = Graph(session, context, pair, limit)
-    outline = graph.outline
+    chosen = _chosen(session, graph, pair, parameters)
+    row = graph.first_of_interest() if chosen is None else chosen
+    flags = _open(graph, row, parameters.get("open"), is_chosen=chosen is not None)
+    rows = np.flatnonzero(flags & (graph.outline.last > np.arange(len(flags)))).tolist()
+    return GraphPage(pair, limit, row, rows, read_pieces(parameters.get("pieces") or ""))
+
+
+def _chosen(session: Session, graph: Graph, pair: SliceLabel, parameters: Parameters) -> int | None:
+    """Return the row that an address asks for; None if it asks for none, or for one that is not here."""
     row = read_number(parameters.get("row"), "row")
     if row is None and (other := parameters.get("as")):
         row = row_as_in(session, pair, other)
-    if row is not None and row >= len(outline):
-        raise NotInCatalogueError(Message.of("server.no_row", row=row))
-    chosen, text = row is not None, parameters.get("open")
-    if row is None:
-        row = first_of_interest(outline, np.ones(len(outline), np.bool_))
+    if row is not None:
+        graph.require(row)
+    return row
+
+
+def _open(graph: Graph, row: int | None, text: str | None, *, is_chosen: bool) -> Flags:
+    """Mark the open modules; where nothing was chosen and nothing is bad, those of a screen."""
+    outline = graph.outline
     flags = np.zeros(len(outline), np.bool_) if row is None else ancestors(outline, row)
     if text is not None:
-        flags |= read_rows(outline, text)
-    elif not chosen and not outline.bad.any():
+        return flags | read_rows(outline, text)
+    if not is_chosen and not outline.bad.any():
         flags[list(_first_open(graph))] = True
-    rows = np.flatnonzero(flags & (outline.last > np.arange(len(outline)))).tolist()
-    return GraphPage(pair, limit, row, rows, read_pieces(parameters.get("pieces") or ""))
+    return flags
 
 
 def _limited(session: Session, comparison: int, position: int) -> tuple[SliceLabel, float]:
@@ -215,8 +225,8 @@ def _asked(graph: Graph, text: str) -> Iterator[Piece]:
     for part in [*filter(None, text.split("."))][:MOST_PIECES]:
         number, _, piece = part.partition(":")
         row = read_number(number, "row")
-        if row is not None and row >= len(graph.outline):
-            raise NotInCatalogueError(Message.of("server.no_row", row=row))
+        if row is not None:
+            graph.require(row)
         chosen = read_number(piece, "pieces")
         yield row, graph.piece_of_interest(row) if chosen is None else chosen
 
