@@ -70,6 +70,7 @@ def test_a_folder_is_dropped_as_from_a_file_manager(
 ) -> None:
     dashboard.open("/new")
     side = page.locator("section[data-side=target]")
+    side.locator(".drop").evaluate("(one) => one.scrollIntoView({ block: 'center' })")
     where = side.locator(".drop").bounding_box()
     assert where is not None
     place = {"x": where["x"] + where["width"] / 2, "y": where["y"] + where["height"] / 2}
@@ -167,20 +168,33 @@ def test_what_holds_no_dump_is_said_so_and_can_be_deleted(
     dashboard.open("/new")
     page.locator("section[data-side=golden] input[webkitdirectory]").set_input_files(tmp_path / "trip")
     expect(page.locator("#uploads > ul > li")).to_have_attribute("data-kind", "failed")
-    landed = Path(page.locator("#golden").input_value())
+    uploads = Path(page.request.get("/new.json").json()["uploads"])
+    landed = next(path for path in uploads.iterdir() if (path / "beach.jpg").exists())
     assert {path.name for path in landed.iterdir()} == {"beach.jpg", "readme.txt"}
-    said = page.locator("#part-said-golden")
+    said = page.locator("#uploads [data-state]")
     expect(said).to_contain_text(re.compile(like("dumps.none"), re.IGNORECASE))
+    expect(page.locator("#golden")).to_have_value("")  # no path that is none
     page.locator("#uploads [data-delete]").click()
     expect(page.locator("#uploads > ul > li")).to_have_attribute("data-kind", "")
     expect(page.locator("#golden")).to_have_value("")
-    expect(said.locator(".problem")).to_have_count(0)
+    expect(page.locator("#part-said-golden .problem")).to_have_count(0)
     assert not landed.exists()
     page.locator("#uploads [data-delete]").click()
     expect(page.locator("#uploads > ul > li")).to_have_attribute("data-kind", "failed")
     assert landed.exists()
     page.locator("#uploads [data-cancel]").click()
     expect(page.locator("#uploads")).to_be_hidden()
+
+
+def test_a_dump_among_several_in_an_upload_is_chosen_by_a_click(
+    dashboard: Dashboard, page: Page, perturbed: Path
+) -> None:
+    dashboard.open("/new")
+    page.locator("section[data-side=target] input[webkitdirectory]").set_input_files(perturbed)
+    page.locator("#uploads [data-holds] a", has_text="target").click()
+    expect(page.locator("#target")).to_have_value(re.compile(r"/uploads/[^/]*/target$"))
+    expect(page.locator("#part-said-target")).to_contain_text("msprobe")
+    expect(page.locator("#golden")).to_have_value("")
 
 
 def test_a_comparison_is_started_with_keys_alone(dashboard: Dashboard, page: Page, dumps: Path) -> None:
@@ -212,6 +226,7 @@ def test_a_comparison_is_started_with_keys_alone(dashboard: Dashboard, page: Pag
         expect(page.locator(f"#{side}")).to_have_value(str(dumps / "perturbed" / name))
         expect(page.locator(f"#part-folder-{side} .is-chosen")).to_have_count(1)
     page.keyboard.press("Shift+Tab")
+    page.locator("#how summary").press("Enter")
     page.locator("#note").focus()
     page.keyboard.type("by hand")
     page.keyboard.press("Enter")
@@ -221,6 +236,7 @@ def test_a_comparison_is_started_with_keys_alone(dashboard: Dashboard, page: Pag
 
 def test_the_command_follows_the_options(dashboard: Dashboard, page: Page) -> None:
     dashboard.open("/new")
+    page.locator("#how summary").click()
     page.locator("#rules").select_option("msit")
     page.locator("#tp").fill("1:2")
     page.locator("#token_offset").fill("1")

@@ -10,7 +10,7 @@ from firstdrift_server.answers import answer
 from firstdrift_server.comparison_request import ComparisonRequest
 from firstdrift_server.context import Shared
 from firstdrift_server.forms import Fields
-from firstdrift_server.new.view import new_view
+from firstdrift_server.new.view import meant_fields, new_view
 
 router = APIRouter(include_in_schema=False)
 
@@ -25,7 +25,7 @@ def show(request: Request, context: Shared) -> Response:
 def create(request: Request, fields: Fields, context: Shared) -> Response:
     """Start the comparison, or show the form again with what is wrong with it."""
     try:
-        created = ComparisonRequest.from_fields(fields).ask(context)
+        created = ComparisonRequest.from_fields(meant_fields(context, fields)).ask(context)
     except FirstdriftError as error:
         if isinstance(error, CatalogueError):
             raise

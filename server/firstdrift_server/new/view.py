@@ -19,15 +19,34 @@ from firstdrift.wording.message import Message
 from firstdrift_server.answers import located
 from firstdrift_server.comparison_request import ComparisonRequest, require_slices
 from firstdrift_server.context import Context
+from firstdrift_server.new.pairs import PairView, pair_view, pairs_together
 from firstdrift_server.parts.addresses import query_of
 from firstdrift_server.parts.baselines import BaselineChoice, baseline_choices
 from firstdrift_server.parts.command_line import compare_command, threshold_words
 from firstdrift_server.parts.summary import distinct_names
-from firstdrift_server.questions.folders import Entry, Folder, Order, describe_choice, is_there, list_folder
+from firstdrift_server.questions.dumps import dumps_inside
+from firstdrift_server.questions.folders import (
+    Entry,
+    Folder,
+    Order,
+    describe_choice,
+    is_there,
+    list_folder,
+    path_meant,
+)
+from firstdrift_server.questions.pairs import DumpPair
 from firstdrift_server.uploads.view import dump_view
 
 SIDES = ("golden", "target")
 MOST_RECENT = 6
+MOST_KNOWN = 50
+"""The ends of so many paths that were compared are understood."""
+
+OPTION_FIELDS = (
+    *("rules", "level", "thresholds", "step", "rank", "token", "token_offset"),
+    *("tp", "pp", "vpp", "mapping", "baseline", "note"),
+)
+DEFAULTS = {"rules": RULES[0], "token_offset": "0"}
 HINT = Message.of("server.check_path")
 
 
@@ -46,6 +65,7 @@ class SideView(Struct, frozen=True):
         entry: what is chosen; None if nothing is, or no dump.
         problem: what is wrong with it, `where`, and what to try.
         at: path of the folder that is shown.
+        inside: the dumps in what is chosen, if it holds several.
         addresses: by path, those that open an entry and choose it.
         top: address that opens the list of roots.
     """
@@ -56,6 +76,7 @@ class SideView(Struct, frozen=True):
     problem: Message | None
     where: str
     hint: Message
+    inside: list[Place]
     folder: Folder
     at: str
     addresses: dict[str, dict[str, str]]
@@ -68,6 +89,9 @@ class NewView(Struct, frozen=True, kw_only=True):
 
     Attributes:
         orders: the address of each order of entries.
+        pairs: dumps that lie together.
+        changed: what of the options is not at its default, by the names of fields.
+        swapped: address of the form with golden and target exchanged; None if neither is chosen.
         to_mend: the first side with a problem, if the comparison was refused.
         is_same: both sides are one dump.
         uploads: folder of uploads; None where they are switched off.
@@ -76,6 +100,9 @@ class NewView(Struct, frozen=True, kw_only=True):
     fields: dict[str, str]
     order: str
     orders: dict[str, str]
+    pairs: list[PairView]
+    changed: dict[str, str]
+    swapped: str | None
     sides: list[SideView]
     to_mend: str | None
     is_same: bool
@@ -98,6 +125,7 @@ def new_view(
 
     `refused` is why the comparison was not started, if it was to be; it is said once.
     """
+    fields = meant_fields(context, fields)
     options, mappings, unread = _options(context, fields)
     sides = [_side(context, side, fields, is_needed=refused is not None) for side in SIDES]
     golden, target = sides[0].entry, sides[1].entry
@@ -107,7 +135,10 @@ def new_view(
     return NewView(
         fields={name: fields.get(name, "") for name in ComparisonRequest.model_fields},
         order=_order(fields),
-        orders={str(order): _address(fields, order=order) for order in Order},
+        orders=_orders(fields),
+        pairs=_pairs(context, fields),
+        changed=_changed(fields),
+        swapped=_swapped(fields),
         sides=sides,
         to_mend=broken,
         is_same=golden is not None and golden == target,
@@ -125,6 +156,50 @@ def new_view(
         or (said.message if said else None),
         hint=said.advice if said else None,
     )
+
+
+def meant_fields(context: Context, fields: Mapping[str, str]) -> dict[str, str]:
+    """Give the fields with the paths that are meant, where somebody wrote them as pages show them."""
+    written = [side for side in SIDES if not (fields.get(side, "").strip() or "/").startswith("/")]
+    known = list(map(str, context.read(recent_paths, most=MOST_KNOWN))) if written else []
+    at = {side: fields.get(f"{side}_at", "") for side in written}
+    return dict(fields) | {
+        side: path_meant(context.roots, fields[side].strip(), at[side], known) for side in written
+    }
+
+
+def _orders(fields: Mapping[str, str]) -> dict[str, str]:
+    return {str(order): _address(fields, order=order) for order in Order}
+
+
+def _pairs(context: Context, fields: Mapping[str, str]) -> list[PairView]:
+    return [_pair(pair, fields) for pair in pairs_together(context)]
+
+
+def _pair(pair: DumpPair, fields: Mapping[str, str]) -> PairView:
+    chosen = {"golden": pair.golden.path, "target": pair.target.path}
+    folders = {f"{side}_at": str(Path(path).parent) for side, path in chosen.items()}
+    return pair_view(pair, _address(fields, **chosen, **folders), fields)
+
+
+def _changed(fields: Mapping[str, str]) -> dict[str, str]:
+    """Say which options are not at their defaults, as they were given."""
+    ticked = {"structure": True, "fuzzy": False}
+    given = {name: fields.get(name, "").strip() for name in OPTION_FIELDS}
+    changed = {name: value for name, value in given.items() if value not in ("", DEFAULTS.get(name))}
+    for name, default in ticked.items():
+        is_ticked = fields.get(name) == "yes" if f"{name}_box" in fields else default
+        changed |= {} if is_ticked == default else {name: "yes" if is_ticked else "no"}
+    return changed
+
+
+def _swapped(fields: Mapping[str, str]) -> str | None:
+    if not any(fields.get(side, "") for side in SIDES):
+        return None
+    names = [f"{side}{of}" for side in SIDES for of in ("", "_at")]
+    kept = {name: value for name, value in fields.items() if name not in names}
+    turned = dict(zip(names, names[2:] + names[:2], strict=True))
+    return _address(kept | {name: fields[other] for name, other in turned.items() if other in fields})
 
 
 def _first_broken(sides: Sequence[SideView]) -> str | None:
@@ -208,6 +283,7 @@ def _side(context: Context, side: str, fields: Mapping[str, str], *, is_needed: 
         problem=problem,
         where=where,
         hint=hint,
+        inside=_inside(context, fields, side) if wrong else [],
         folder=folder,
         at=folder.itself.path if folder.itself else "",
         addresses={
@@ -220,6 +296,15 @@ def _side(context: Context, side: str, fields: Mapping[str, str], *, is_needed: 
         recent=[Place(path, name, _choose(fields, side, path)) for path, name in _recent(context)],
         top=_address(fields, **{f"{side}_at": ""}),
     )
+
+
+def _inside(context: Context, fields: Mapping[str, str], side: str) -> list[Place]:
+    """List the dumps in a folder that was chosen and is none itself."""
+    try:
+        found = context.ask(dumps_inside, context.roots, fields.get(side, "").strip())
+    except FirstdriftError:  # what is wrong with the folder is said already
+        return []
+    return [Place(path, name, _choose(fields, side, path)) for path, name in found]
 
 
 Wrong = tuple[Message, Message, str]
@@ -267,7 +352,11 @@ def _typed_name(typed: str, folder: Folder) -> str:
 
 
 def _choose(fields: Mapping[str, str], side: str, path: str) -> str:
-    return _address(fields, **{side: path, f"{side}_at": str(Path(path).parent)})
+    """Give the address that chooses a dump; the other side, if nothing is chosen there, opens beside it."""
+    other = next(one for one in SIDES if one != side)
+    opened = (side,) if fields.get(other, "").strip() else SIDES
+    folder = str(Path(path).parent)
+    return _address(fields, **{side: path}, **{f"{one}_at": folder for one in opened})
 
 
 def _recent(context: Context) -> list[tuple[str, str]]:

@@ -6,6 +6,7 @@ from typing import Any
 
 from firstdrift.dumps.detect import dumps_below, open_dump, recognise
 from firstdrift.dumps.storage.folders import sub_folders
+from firstdrift.errors import DumpError, PathOutsideRootsError
 from firstdrift.matching.manual.edits import MatchSetFile
 from firstdrift.matching.manual.match_set_file import parse_matches, read_matches
 from firstdrift.matching.plan import MatchingRules
@@ -74,7 +75,7 @@ def dump_in(landed: Path) -> dict[str, Any]:
     """Say which dump lies in a folder, or alone in it; without one its format is null.
 
     `holds` names the dumps below a folder that holds several: one of them is to be chosen. Where that is
-    empty too, there is no dump in it.
+    empty too, there is no dump in it, and `problem` says why.
     """
     folder, found = landed, recognise(landed)
     for _ in range(DEEPEST):
@@ -91,4 +92,27 @@ def dump_in(landed: Path) -> dict[str, Any]:
         "format": dump_format,
         "evidence": evidence,
         "holds": [] if found else [str(one.relative_to(landed)) for one in below],
+        "problem": None if found or below else why_none(landed),
     }
+
+
+def why_none(path: Path) -> Message | None:
+    """Say why there is no dump at a path; None if there is one."""
+    try:
+        open_dump(path)
+    except DumpError as error:
+        return error.message
+    return None
+
+
+def dumps_inside(roots: Sequence[Path], wanted: str) -> list[tuple[str, str]]:
+    """Find the dumps in a folder under the roots that is none itself: path, and path from there.
+
+    There are none where it cannot be looked into.
+    """
+    try:
+        folder = inside(roots, wanted)
+        found = dumps_below(folder) if folder.is_dir() else []
+    except (OSError, PathOutsideRootsError):
+        return []
+    return [(str(dump), str(dump.relative_to(folder))) for dump in found]

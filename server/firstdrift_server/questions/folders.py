@@ -2,17 +2,17 @@
 
 import os
 import time
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import lru_cache
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 
 from firstdrift.dumps.detect import recognise
 from firstdrift.errors import DumpNotFoundError, DumpUnreadableError, PathOutsideRootsError
 from firstdrift.files import scan_folder
-from firstdrift.paths import inside, natural, unspelt
+from firstdrift.paths import inside, natural, spelt, unspelt
 from firstdrift.wording.message import Message
 from firstdrift_server.questions.dumps import real_dump
 
@@ -110,7 +110,7 @@ def list_folder(
     """
     if not wanted and len(roots) != 1:
         return Folder(
-            None, (), tuple(_with_formats([_folder(root, str(root)) for root in roots], looks=looks))
+            None, (), tuple(with_formats([_folder(root, str(root)) for root in roots], looks=looks))
         )
     here = inside(roots, wanted or roots[0])
     if not here.is_dir():
@@ -120,8 +120,8 @@ def list_folder(
     if order is Order.RECENT:
         listed = [replace(entry, changed_at=_changed_at(entry.path)) for entry in listed]
         listed.sort(key=lambda entry: (not entry.is_folder, -int(entry.changed_at)))
-    (itself,) = _with_formats([_folder(here, here.name)], looks=looks)
-    shown = tuple(_with_formats(listed[:MOST_ENTRIES], looks=looks))
+    (itself,) = with_formats([_folder(here, here.name)], looks=looks)
+    shown = tuple(with_formats(listed[:MOST_ENTRIES], looks=looks))
     is_whole = len(seen) == len(listed)
     return Folder(itself, _above(roots, here), shown, len(seen) - len(shown), is_whole, begins)
 
@@ -136,7 +136,7 @@ def describe_choice(roots: Sequence[Path], wanted: str) -> Entry | None:
     if not wanted:
         return None
     path = real_dump(roots, wanted)
-    (entry,) = _with_formats([Entry(path.name, str(path), path.is_dir())])
+    (entry,) = with_formats([Entry(path.name, str(path), path.is_dir())])
     return entry
 
 
@@ -146,6 +146,40 @@ def is_there(roots: Sequence[Path], path: Path) -> bool:
         return inside(roots, path).exists()
     except (OSError, PathOutsideRootsError):  # in a folder that may not be looked into, or none at all
         return False
+
+
+def path_meant(roots: Sequence[Path], text: str, at: str = "", known: Iterable[str] = ()) -> str:
+    """Give the path that somebody means who wrote it as pages show it, without what leads to it.
+
+    It may begin in the folder that is shown, in a root, with the name of a root, or be the end of a path
+    that is known; an absolute path is what is meant itself. What is not found is looked for in the folder
+    that is shown, or in the only root.
+
+    Args:
+        roots: that may be looked into.
+        text: what was written.
+        at: the folder that is shown.
+        known: paths of dumps, the likeliest first.
+    """
+    if not text or text.startswith("/"):
+        return text
+    parts = Path(unspelt(text)).parts
+    shown = [Path(at)] if at else []
+    ends = (path for path in map(Path, known) if path.parts[-len(parts) :] == parts)
+    found = chain((one.joinpath(*parts) for one in shown), _in_roots(roots, parts), ends)
+    there = next((path for path in found if is_there(roots, path)), None)
+    likeliest = [*shown, *(roots if len(roots) == 1 else ())]
+    if there is None and likeliest:
+        there = likeliest[0].joinpath(*parts)
+    return text if there is None else spelt(there)
+
+
+def _in_roots(roots: Sequence[Path], parts: tuple[str, ...]) -> Iterator[Path]:
+    """Give the paths below roots, of which the first parts may be the last of the root itself."""
+    for root in roots:
+        for shared in range(len(parts) + 1):
+            if root.parts[len(root.parts) - shared :] == parts[:shared]:
+                yield root.joinpath(*parts[shared:])
 
 
 def is_inside(roots: Sequence[Path], path: Path) -> bool:
@@ -190,7 +224,8 @@ def _folder(path: Path, name: str) -> Entry:
     return Entry(name or str(path), str(path), is_folder=True)
 
 
-def _with_formats(entries: Sequence[Entry], *, looks: bool = True) -> Iterator[Entry]:
+def with_formats(entries: Sequence[Entry], *, looks: bool = True) -> Iterator[Entry]:
+    """Give entries with their formats, as many as can be looked into in time."""
     until = time.monotonic() + SECONDS_FOR_FORMATS
     for number, entry in enumerate(entries):
         now = time.monotonic()

@@ -38,4 +38,4 @@ def dump_view(context: Context, landed: Path) -> dict[str, Any]:
     try:
         return context.ask(dump_in, landed)
     except LimitError as error:
-        return {"path": str(landed), "format": None, "evidence": (error.message,), "holds": []}
+        return {"path": str(landed), "format": None, "evidence": (), "holds": [], "problem": error.message}

@@ -14,8 +14,8 @@ const WAIT = 250; // ms without another letter
 
 const form = /** @type {HTMLFormElement} */ (element("new"));
 
-/** What was typed last, what was asked for, and what of it is shown. */
-const asked = { timer: 0, latest: 0, shown: 0 };
+/** What was typed last, what was asked for, what of it is shown, and beside which dump the other side was opened. */
+const asked = { timer: 0, latest: 0, shown: 0, beside: "" };
 
 /** @param {string} name */
 const field = (name) => /** @type {HTMLInputElement & HTMLTextAreaElement} */ (form.elements.namedItem(name));
@@ -47,7 +47,22 @@ async function refresh(focus) {
   }
   showChosen();
   history.replaceState(null, "", `/new?${query}`);
+  openBeside();
   (focus ?? focused)?.()?.focus();
+}
+
+// Once a path that was typed is known to be a dump, the other side opens where it lies, as after a click.
+function openBeside() {
+  for (const side of ["golden", "target"]) {
+    const other = otherOf(side);
+    const chosen = /** @type {HTMLElement | null} */ (document.querySelector(`#part-said-${side} [data-chosen]`));
+    if (!chosen || field(other).value || asked.beside === chosen.dataset.chosen) continue;
+    asked.beside = chosen.dataset.chosen ?? "";
+    const folder = asked.beside.replace(/\/[^/]*$/, "");
+    if (field(`${other}_at`).value === folder) continue;
+    field(`${other}_at`).value = folder;
+    refresh();
+  }
 }
 
 /**
@@ -81,13 +96,17 @@ const sideOf = (within) => /** @type {HTMLElement | null} */ (within.closest(".s
 /** @param {HTMLAnchorElement} link */
 function follow(link) {
   const wanted = new URL(link.href).searchParams;
-  const side = sideOf(link) ?? "golden";
-  for (const name of [side, `${side}_at`, "order"]) if (wanted.has(name)) field(name).value = wanted.get(name) ?? "";
+  const side = link.dataset.side ?? sideOf(link) ?? "golden";
+  const isBoth = "both" in link.dataset;
+  const sides = isBoth ? ["golden", "target"] : [side];
+  if (isBoth) for (const one of sides) field(one).value = "";
+  for (const name of [...sides.flatMap((one) => [one, `${one}_at`]), "order"]) if (wanted.has(name)) field(name).value = wanted.get(name) ?? "";
   // The other side opens where the first was chosen: the two often lie together.
   const other = otherOf(side);
   const isChoosing = link.matches(".choose-it, .chip");
   if (isChoosing && !field(other).value) field(`${other}_at`).value = field(`${side}_at`).value;
-  refresh(isChoosing || link.closest(".segments") ? undefined : firstOf(side));
+  const isStaying = isChoosing || isBoth || link.closest(".segments");
+  refresh(isStaying ? undefined : firstOf(side));
 }
 
 form.addEventListener("click", (event) => {
@@ -149,8 +168,8 @@ function typed() {
 }
 
 /**
- * What has been uploaded becomes the dump of its side, or is opened there if several dumps lie in it. Of what is no
- * dump, the side says why not.
+ * What has been uploaded becomes the dump of its side, or is opened there if several dumps lie in it. What is no dump
+ * is not chosen: its row says why not.
  * @param {Side} side
  * @param {any} dump
  * @param {string[]} paths
@@ -161,7 +180,9 @@ function landed(side, dump, paths) {
     const lines = mapping.value.split("\n").filter(Boolean);
     mapping.value = [...lines, ...paths.map((path) => `${dump.path}/${path}`)].join("\n");
     mapping.rows = mapping.value.split("\n").length;
-  } else if (dump.format || !dump.holds.length) {
+  } else if (!dump.format && !dump.holds.length) {
+    return toast(say("No dump was found in what was uploaded"));
+  } else if (dump.format) {
     field(side).value = dump.path;
     field(`${side}_at`).value = dump.path.replace(/\/[^/]*$/, "");
   } else {
@@ -206,5 +227,8 @@ async function drag(event) {
 form.addEventListener("dragover", drag);
 form.addEventListener("dragleave", drag);
 form.addEventListener("drop", drag);
+
+// What the browser finds wrong with a field can only be shown where the field is seen.
+form.addEventListener("invalid", () => /** @type {HTMLDetailsElement} */ (element("how")).open = true, true);
 
 showChosen();

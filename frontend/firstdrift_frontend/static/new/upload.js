@@ -153,7 +153,8 @@ export function upload({ panel, side, name, files, id = null, size = total(files
     row.showOver();
     const { format, holds, path } = done.dump;
     if (side === "mapping" || format || holds.length) row.tell(format ? say("Done: {format}", { format }) : say("Done"), "done");
-    else row.offerDeletion(path, () => leave(side, path));
+    else row.offerDeletion(done.dump, () => leave(side, path));
+    if (side !== "mapping") row.offerDumps(path, holds);
     land(side, done.dump, files.map((file) => file.path));
   }
 

@@ -109,14 +109,15 @@ export function uploadRow(panel, side, name, actions) {
 
   /**
    * What is no dump is of no use, but it is not thrown away unasked.
-   * @param {string} path
+   * @param {{path: string, problem: {text: string} | null}} dump
    * @param {() => void} deleted is told of it
    */
-  function offerDeletion(path, deleted) {
+  function offerDeletion({ path, problem }, deleted) {
     const button = part("[data-delete]");
     const address = `/dumps/${encodeURIComponent(path.split("/").at(-1) ?? "")}`;
     const told = () => {
-      tell(say("No dump was found in it: upload the folder that the dumping tool wrote, or an archive of it"), "failed");
+      const what = say("No dump was found in it: upload the folder that the dumping tool wrote, or an archive of it");
+      tell([what, problem?.text].filter(Boolean).join(". "), "failed");
       button.textContent = say("Delete");
     };
     let isThere = true;
@@ -136,10 +137,27 @@ export function uploadRow(panel, side, name, actions) {
     told();
   }
 
+  /**
+   * Offer the dumps in what was uploaded, one click each.
+   * @param {string} path
+   * @param {string[]} names of the dumps, from there
+   */
+  function offerDumps(path, names) {
+    part("[data-holds]").replaceChildren(...names.map((name) => {
+      const [dump, link] = [`${path}/${name}`, document.createElement("a")];
+      const query = new URLSearchParams({ [side]: dump, [`${side}_at`]: dump.replace(/\/[^/]*$/, "") });
+      link.href = `/new?${query}`;
+      Object.assign(link.dataset, { swap: "", side });
+      link.className = "chip name";
+      link.textContent = name;
+      return link;
+    }));
+  }
+
   function remove() {
     row.remove();
     panel.hidden = !panel.querySelector("ul > li");
   }
 
-  return { tell, show, showUnpacked, showOver, begin, end, offerAgain, offerDeletion, fail, remove };
+  return { tell, show, showUnpacked, showOver, begin, end, offerAgain, offerDeletion, offerDumps, fail, remove };
 }
