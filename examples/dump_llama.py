@@ -67,7 +67,7 @@ def build_model(options: argparse.Namespace) -> LlamaForCausalLM:
 
 
 def scale_output(module: torch.nn.Module, factor: float) -> None:
-    """Make a module answer `factor` times what it should, as a broken kernel would.
+    """Make a module return `factor` times the right value, as a broken kernel would.
 
     It is done inside `forward`, so that the dump holds the wrong output and the right inputs and parameters.
     """

@@ -111,7 +111,7 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
     "suggested_file",
     type=_FILE,
     metavar="FILE",
-    help="Write which nodes without partner may belong together: a match set to edit and give to --mapping.",
+    help="Write probable matches of unmatched nodes: a match set to edit and give to --mapping.",
 )
 @click.option(
     "--algorithm",
