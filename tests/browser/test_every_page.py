@@ -169,8 +169,10 @@ BEGIN_WALK = r"""() => {
     if (!visited.includes(place)) visited.push(place);
     if (told(target) === before[place]) unseen.add(name(place));
   });
+  // A page that keeps itself up to date may replace what has not been reached yet.
+  const isLeft = (place) => !visited.includes(place) && stops[place].isConnected;
   window.walk = () => ({
-    left: stops.map((_, place) => place).filter((place) => !visited.includes(place)).map(name),
+    left: stops.map((_, place) => place).filter(isLeft).map(name),
     visited,
     unseen: [...unseen],
   });
