@@ -1,12 +1,17 @@
 """The graph of a slice: which boxes a page begins with, and what it asks for when one is opened."""
 
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from fastapi.testclient import TestClient
 from messages import says
+from working import wait_until, worker
 
+from firstdrift_server.app import create_app
 from firstdrift_server.graph.layers import LEVELS, level_of
+from firstdrift_server.settings import settings_from
 
 GRAPH = "/c/1/s/0/graph"
 RENAMED = "/c/2/s/0/graph"
@@ -47,6 +52,8 @@ def test_it_opens_at_the_first_bad_node_with_what_lies_beside_it(client: TestCli
     assert [layer["row"] for layer in found["layers"]] == [None, *around]
     inner = {row["row"] for row in known.values() if row["parent"] in {None, *around}}
     assert boxes(found).keys() == inner
+    assert boxes(found)[around[-1]]["is_around"], "the error begins inside it"
+    assert not boxes(found)[found["row"]]["is_around"]
 
 
 @pytest.mark.parametrize("comparison", [1, 2])
@@ -85,6 +92,31 @@ def test_edges_have_the_shapes_of_what_is_handed_on(client: TestClient) -> None:
         } <= known.keys()
         edge = known["input_layernorm", "self_attn"]
         assert (edge["shapes"], edge["by_order"]) == (["[2, 16, 64]"], False)
+
+
+def test_values_that_were_compared_tell_what_was_handed_on_where_no_statistics_were_recorded(
+    tmp_path: Path,
+) -> None:
+    random = np.random.default_rng(0)
+    given, between, made = (random.normal(size=(2, 8)).astype("float32") for _ in range(3))
+    for side in ("golden", "target"):
+        (tmp_path / side).mkdir()
+        saved = {"a.input.0": given, "a.output.0": between, "b.input.0": between, "b.output.0": made}
+        for name, values in saved.items():
+            np.save(tmp_path / side / f"model.{name}.npy", values)
+    settings = settings_from(roots=[tmp_path], data_dir=tmp_path / "data")
+    app = create_app(settings)
+    with worker(settings.database), TestClient(app, base_url="http://localhost") as client:
+        asked = {side: str(tmp_path / side) for side in ("golden", "target")}
+        assert client.post("/api/v1/comparisons", json=asked).status_code == 201
+        wait_until(lambda: not client.get("/api/v1/jobs?only_open=true").json()["jobs"])
+        found = data(client, "/c/1/s/0/graph")
+    label = {row: box["label"] for row, box in boxes(found).items()} | {None: "the module"}
+    for side in ("golden", "target"):
+        edges = [edge for layer in found["layers"] for edge in layer["edges"][side]]
+        assert [(label[one["source"]], label[one["goal"]], one["by_order"]) for one in edges] == [
+            ("a", "b", False)
+        ]
 
 
 def test_what_one_side_lacks_is_said(client: TestClient) -> None:

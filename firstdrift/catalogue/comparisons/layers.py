@@ -1,15 +1,24 @@
 """What lies directly in a module of both runs, and what its rows hand on to each other."""
 
 from collections.abc import Collection, Mapping, Sequence
+from typing import TypeAlias
 
 from msgspec import Struct
+from msgspec.structs import replace
 from sqlalchemy.orm import Session
 
 from firstdrift.catalogue.comparisons.slice_pairs import SliceLabel
-from firstdrift.catalogue.comparisons.tree import row_fields_at
+from firstdrift.catalogue.comparisons.tree import pairs_of_rows, row_fields_at
 from firstdrift.catalogue.dumps.nodes import nodes_named
+from firstdrift.groups import fields_of
+from firstdrift.metrics.measurement import MeasurementKind
 from firstdrift.model.node import Node
+from firstdrift.model.tensor import DataLocation, Statistics, TensorRecord
 from firstdrift.verdict.graph import Edge, Member, Place, edges_of
+
+Nodes: TypeAlias = tuple[Node, ...]
+Measured: TypeAlias = dict[tuple[str, str, DataLocation | None], Statistics]
+"""Statistics by the name of a node, the label of a tensor, and where its values lie (each side has its own)."""
 
 
 class Layer(Struct, frozen=True):
@@ -35,21 +44,65 @@ def load_layers(
     named = [*row_fields_at(session, pair.id, wanted, "tree.golden", "tree.target")]
     golden = _nodes(session, pair.golden_slice_id, {row: names for row, names, _ in named})
     target = _nodes(session, pair.target_slice_id, {row: names for row, _, names in named})
+    if _are_silent(golden) or _are_silent(target):
+        measured = _measured(session, pair, wanted)
+        golden, target = (_completed(nodes, measured) for nodes in (golden, target))
     return {
         module: Layer(module, tuple(rows), _edges(golden, module, rows), _edges(target, module, rows))
         for module, rows in modules.items()
     }
 
 
-def _nodes(
-    session: Session, slice_id: int, names: Mapping[int, Collection[str]]
-) -> dict[int, tuple[Node, ...]]:
+def _nodes(session: Session, slice_id: int, names: Mapping[int, Collection[str]]) -> dict[int, Nodes]:
     """Look up the nodes of rows on one side; rows without one are left out."""
     known = nodes_named(session, slice_id, {name for some in names.values() for name in some})
     found = {row: tuple(known[name] for name in some if name in known) for row, some in names.items()}
     return {row: nodes for row, nodes in found.items() if nodes}
 
 
-def _edges(nodes: Mapping[int, tuple[Node, ...]], module: Place, rows: Sequence[int]) -> tuple[Edge, ...]:
+def _are_silent(nodes: Mapping[int, Nodes]) -> bool:
+    """Tell whether values were saved of which no statistics were recorded."""
+    return any(
+        map(_is_silent, (record for some in nodes.values() for node in some for record in node.tensors))
+    )
+
+
+def _is_silent(record: TensorRecord) -> bool:
+    return record.location is not None and record.statistics is None and record.digest is None
+
+
+def _measured(session: Session, pair: SliceLabel, rows: Collection[int]) -> Measured:
+    """Give the statistics of tensors that were computed when they were compared."""
+    found: Measured = {}
+    for one in pairs_of_rows(session, pair.id, rows):
+        plan, measured = one.plan, one.measurement
+        if measured.kind is not MeasurementKind.DATA or plan.joining or plan.tokens:
+            continue
+        for node, record, summary in (
+            (plan.golden_node, plan.golden, measured.golden),
+            (plan.target_node, plan.target, measured.target),
+        ):
+            if summary is not None:
+                known = fields_of(summary, Statistics.__struct_fields__)
+                found[node, record.label, record.location] = Statistics(**known)
+    return found
+
+
+def _completed(nodes: Mapping[int, Nodes], measured: Measured) -> dict[int, Nodes]:
+    """Add the statistics that were computed to tensors of which none were recorded."""
+
+    def completed(node: Node) -> Node:
+        tensors = tuple(
+            replace(record, statistics=measured.get((node.name, record.label, record.location)))
+            if _is_silent(record)
+            else record
+            for record in node.tensors
+        )
+        return replace(node, tensors=tensors)
+
+    return {row: tuple(map(completed, some)) for row, some in nodes.items()}
+
+
+def _edges(nodes: Mapping[int, Nodes], module: Place, rows: Sequence[int]) -> tuple[Edge, ...]:
     own = () if module is None else nodes.get(module, ())
     return edges_of(own, [Member(row, nodes[row]) for row in rows if row in nodes])

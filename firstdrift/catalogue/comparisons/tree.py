@@ -126,12 +126,22 @@ def rows_of_nodes(session: Session, slice_pair: int, side: str, names: Collectio
 
 def pairs_of_row(session: Session, slice_pair: int, row: int) -> tuple[Pair, ...]:
     """List the pairs of tensors of a row, in the order of the plan."""
-    kept = _reader(session, slice_pair).at((row,)).get(row)
-    if kept is None or kept.first_pair is None or kept.last_pair is None:
+    return pairs_of_rows(session, slice_pair, (row,))
+
+
+def pairs_of_rows(session: Session, slice_pair: int, rows: Collection[int]) -> tuple[Pair, ...]:
+    """List the pairs of tensors of rows, in the order of the plan."""
+    ends = [(row.first_pair, row.last_pair) for row in _reader(session, slice_pair).at(rows).values()]
+    places = {
+        place
+        for first, last in ends
+        if first is not None and last is not None
+        for place in range(first, last + 1)
+    }
+    if not places:
         return ()
     blocks: Reader[KeptPair] = Reader(session, _PAIRS, slice_pair, partial(Numbered, KeptPair))
-    places = range(kept.first_pair, kept.last_pair + 1)
-    found = {index: pair for index, pair in blocks.at(places).items() if pair.row == row}
+    found = {index: pair for index, pair in sorted(blocks.at(places).items()) if pair.row in rows}
     return tuple(_Pairs(session, slice_pair).whole(found))
 
 

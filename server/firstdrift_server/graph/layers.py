@@ -30,6 +30,9 @@ from firstdrift_server.tree.visible import first_of_interest
 PIECE = 64
 """So many boxes of a module are sent, and laid out, at a time."""
 
+INSIDE = "class.inside"
+"""The rule by which a module is bad because of what lies in it."""
+
 LEVELS = 4
 """An error above its limit is as many levels above it as it has powers of ten more, up to so many."""
 
@@ -42,6 +45,7 @@ class BoxView(Struct, frozen=True, kw_only=True):
         sides: which runs have it.
         holds: how many rows lie directly in it.
         own: something can be said of it by itself, and not just of what lies in it.
+        is_around: the error begins inside it.
         said: what its verdict looks like: its own, or the worst of what lies in it; "nothing" without either.
         shown: its errors as they are read: `input`, `parameter`, `output`.
         level: how far its output error is above the limit, in powers of ten: 0 is within it, -1 says that
@@ -60,6 +64,7 @@ class BoxView(Struct, frozen=True, kw_only=True):
     own: bool
     verdict: str
     node_class: NodeClass
+    is_around: bool
     said: str
     input_error: float | None
     parameter_error: float | None
@@ -193,6 +198,7 @@ class Graph:
             name=(tree.target or tree.golden)[0],
             sides=[side for side in ("golden", "target") if getattr(tree, side)],
             holds=holds,
+            is_around=judged.rule == INSIDE,
             own=own,
             verdict=verdict,
             said=verdict if own or row.match is None else str(below.worst) if holds else "nothing",

@@ -173,7 +173,10 @@ def graph_view(session: Session, context: Context, page: GraphPage) -> GraphView
         limit=page.limit,
         has_bad=bool(graph.outline.bad.any()),
         is_cut=is_cut,
-        words={"verdict": [*map(str, VERDICTS), UNMATCHED], "node_class": [*map(str, CLASSES)]},
+        words={
+            "verdict": [*map(str, VERDICTS), UNMATCHED],
+            "node_class": [*map(str, CLASSES), "begins inside"],
+        },
     )
 
 
