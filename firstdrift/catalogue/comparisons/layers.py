@@ -18,7 +18,7 @@ from firstdrift.verdict.graph import Edge, Member, Place, edges_of
 
 Nodes: TypeAlias = tuple[Node, ...]
 Measured: TypeAlias = dict[tuple[str, str, DataLocation | None], Statistics]
-"""Statistics by the name of a node, the label of a tensor, and where its values lie (each side has its own)."""
+"""Statistics by the name of a node, the label of a tensor, and where its values lie."""
 
 
 class Layer(Struct, frozen=True):
