@@ -1,5 +1,6 @@
 """The pairs of slices of a comparison: what is said of each, and where it stands."""
 
+from collections.abc import Collection
 from functools import cache
 from typing import Any, TypeVar
 
@@ -88,6 +89,12 @@ def judgement_of(session: Session, slice_pair: int) -> SliceJudgement:
     return session.execute(
         select(SlicePairEntry.judgement).where(SlicePairEntry.id == slice_pair)
     ).scalar_one()
+
+
+def judgements_of(session: Session, slice_pairs: Collection[int]) -> dict[int, SliceJudgement]:
+    """Return what is said of some slice pairs, by their ids, without their rows and pairs."""
+    asked = select(SlicePairEntry.id, SlicePairEntry.judgement).where(SlicePairEntry.id.in_(slice_pairs))
+    return {each.id: each.judgement for each in session.execute(asked)}
 
 
 def left_over_of(session: Session, slice_pair: int) -> dict[str, tuple[UnmatchedTensor, ...]]:

@@ -8,7 +8,7 @@ from starlette.responses import Response
 
 from firstdrift_server.answers import answer
 from firstdrift_server.context import Shared
-from firstdrift_server.node.view import node_view
+from firstdrift_server.node.view import node_page, node_view
 
 router = APIRouter(include_in_schema=False)
 
@@ -28,12 +28,16 @@ def show(  # noqa: PLR0913 - what an address may say
     across: str = "",
     at: Annotated[list[str], Query()] = [],  # noqa: B006 - read only
     heads: str = "",
+    along: str | None = None,
 ) -> Response:
-    """Show a node; with `tensor` that pair from near.
+    """Show a node; with `tensor` that pair from near, its error over slices runs `along` a coordinate.
 
     With `panel` only what stands beside the tree, with `closeup` only the pair from near.
     """
-    view = context.read(node_view, context, comparison, position, row)
+    if panel or closeup:
+        view = context.read(node_view, context, comparison, position, row)
+    else:
+        view = context.read(node_page, context, comparison, position, row, along)
     if closeup or (tensor and not panel):
         from firstdrift_server.node.closeup import asked_from, closeup_view
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from msgspec import Struct
-from msgspec.structs import asdict
+from msgspec.structs import asdict, replace
 from sqlalchemy.orm import Session
 
 from firstdrift.catalogue.comparisons.slice_pairs import SliceLabel, get_slice_label, left_over_of
@@ -25,6 +25,8 @@ from firstdrift.verdict.token_of_row import token_of_row
 from firstdrift.wording.message import Message
 from firstdrift_frontend.metric_names import METRICS, Metric
 from firstdrift_server.context import Context
+from firstdrift_server.node.from_rank import FromRank, from_rank
+from firstdrift_server.node.over_slices import OverSlices, over_slices
 from firstdrift_server.notes.view import notes_view
 from firstdrift_server.parts.addresses import (
     comparison_address,
@@ -119,7 +121,9 @@ class NodeView(RowView, frozen=True, kw_only=True):
     """A node with its tensors, as its page and the panel beside the tree show it.
 
     Attributes:
+        from_rank: from where the error of a communication came; None if not from another rank.
         closeup: one of its pairs from near, if that was asked for.
+        over: its error over slices, which its page shows; None where there is one slice.
         worst_tensor: key of the pair that is looked at if nobody says.
         above: the nodes around it, the outermost first.
         columns: the metrics that get a column; the others stand below each tensor.
@@ -127,11 +131,13 @@ class NodeView(RowView, frozen=True, kw_only=True):
     """
 
     decided: Decided | None
+    from_rank: FromRank | None
     comparison: int
     slice: int
     slice_name: Message
     address: str
     closeup: Mapping[str, Any] | None = None
+    over: OverSlices | None = None
     worst_tensor: str | None
     tree: str
     graph: str
@@ -149,6 +155,15 @@ def node_view(session: Session, context: Context, comparison: int, position: int
     return node_of(session, context, get_slice_label(session, comparison, position), index)
 
 
+def node_page(
+    session: Session, context: Context, comparison: int, position: int, index: int, along: str | None
+) -> NodeView:
+    """Lay a node out for its page, with its error over slices."""
+    pair = get_slice_label(session, comparison, position)
+    view = node_of(session, context, pair, index)
+    return replace(view, over=over_slices(session, pair, index, along))
+
+
 def node_of(session: Session, context: Context, slice_pair: SliceLabel, index: int) -> NodeView:
     """Lay a node of a known slice pair out for its page."""
     comparison, position = slice_pair.comparison_id, slice_pair.position
@@ -160,6 +175,7 @@ def node_of(session: Session, context: Context, slice_pair: SliceLabel, index: i
     return NodeView(
         **asdict(row_view(row, frozenset(pair.measurement.kind for pair in pairs))),
         decided=_decided(row, comparison),
+        from_rank=from_rank(session, slice_pair, row),
         comparison=comparison,
         slice=position,
         slice_name=slice_pair.target.name(),

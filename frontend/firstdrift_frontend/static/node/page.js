@@ -85,6 +85,11 @@ listenForKeys(document, {
   PageDown: move(9, 0),
 }, { isFor: (event) => /** @type {Element} */ (event.target).id === "closeup-values" });
 
+/** @param {string} way @returns {() => void} */
+const toSlice = (way) => () => /** @type {HTMLElement | null} */ (document.querySelector(`.over a[rel="${way}"]`))?.click();
+
+listenForKeys(document, { "[": toSlice("prev"), "]": toSlice("next") });
+
 document.addEventListener("click", (event) => {
   const link = /** @type {HTMLAnchorElement | null} */ (around(event, "#closeup a[data-at], a[data-closer-link]"));
   if (!link || isForBrowser(event) || !section()) return;

@@ -1,0 +1,123 @@
+"""A node over tokens, steps and ranks: its picture, where it is elsewhere, and from which rank it came."""
+
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+from working import wait_until, worker
+
+from firstdrift_server.app import create_app
+from firstdrift_server.parts.svg import Scale, path_of
+from firstdrift_server.settings import settings_from
+
+HTML = {"accept": "text/html"}
+TOKENS, RANKS = 1, 2
+
+
+@pytest.fixture(scope="module")
+def client(tmp_path_factory: pytest.TempPathFactory, unpacked: Callable[[str], Path]) -> Iterator[TestClient]:
+    tokens = unpacked("msit/llama4_golden_fp32"), unpacked("msit/llama4_perturb_L2_T3")
+    ranks = unpacked("msprobe/comm2_stat_mix")
+    pairs = (tokens, (ranks / "golden", ranks / "target"))
+    roots = [tokens[0].parent, tokens[1].parent, ranks]
+    settings = settings_from(roots=roots, data_dir=tmp_path_factory.mktemp("data"))
+    with worker(settings.database), TestClient(create_app(settings), base_url="http://127.0.0.1") as client:
+        for golden, target in pairs:
+            asked = {"golden": str(golden), "target": str(target)}
+            assert client.post("/api/v1/comparisons", json=asked).status_code == 201
+
+        def is_done(comparison: int) -> bool:
+            return bool(client.get(f"/c/{comparison}.json").json()["state"] == "done")
+
+        wait_until(lambda: is_done(TOKENS) and is_done(RANKS))
+        yield client
+
+
+def node(client: TestClient, comparison: int, position: int, row: int, **asked: str) -> dict[str, Any]:
+    answer = client.get(f"/c/{comparison}/s/{position}/n/{row}.json", params=asked)
+    assert answer.status_code == 200, answer.text
+    found = answer.json()
+    assert isinstance(found, dict)
+    return found
+
+
+def first_bad(client: TestClient, comparison: int) -> dict[str, Any]:
+    found = client.get(f"/c/{comparison}.json").json()["first_bad_node"]
+    assert isinstance(found, dict)
+    return found
+
+
+def row_of(client: TestClient, comparison: int, position: int, name: str) -> int:
+    rows = client.get(
+        f"/api/v1/comparisons/{comparison}/slices/{position}/rows", params={"unfold": "all", "count": 1000}
+    ).json()["rows"]
+    return next(int(row["row"]) for row in rows if name in row["target"])
+
+
+def test_a_node_is_drawn_over_all_tokens_with_the_limit_and_the_slice_that_is_shown(
+    client: TestClient,
+) -> None:
+    bad = first_bad(client, TOKENS)
+    over = node(client, TOKENS, 3, row_of(client, TOKENS, 3, bad["target"]))["over"]
+    assert over["axis"] == "token"
+    assert [point["label"] for point in over["points"]] == list(map(str, range(8)))
+    assert [point["is_here"] for point in over["points"]] == [at == 3 for at in range(8)]
+    errors = [point["error"] for point in over["points"]]
+    assert max(errors[:3]) < over["limit"] < min(errors[3:])
+    assert all(point["y"] < over["limit_y"] for point in over["points"][3:]), "above the line"
+    assert all(point["y"] > over["limit_y"] for point in over["points"][:3]), "below it"
+    for point in over["points"]:
+        there = client.get(f"{point['address']}.json").json()
+        assert bad["target"] in there["target"]
+        assert there["slice"] == point["slice"]
+
+
+def test_the_page_has_a_link_for_each_point_and_says_in_words_what_it_shows(client: TestClient) -> None:
+    row = row_of(client, TOKENS, 3, first_bad(client, TOKENS)["target"])
+    page = client.get(f"/c/{TOKENS}/s/3/n/{row}", headers=HTML).text
+    picture = re.search(r'<svg class="picture".*?</svg>', page, re.DOTALL)
+    assert picture is not None
+    assert picture[0].count("<a href=") == picture[0].count("<title>") == 8
+    assert picture[0].count('aria-current="true"') == 1
+    assert "style=" not in picture[0]
+    assert re.search(rf'rel="prev" href="/c/{TOKENS}/s/2/n/\d+"', page)
+    assert re.search(rf'rel="next" href="/c/{TOKENS}/s/4/n/\d+"', page)
+
+
+def test_the_panel_beside_the_tree_is_not_kept_waiting_for_the_picture(client: TestClient) -> None:
+    assert 'class="picture"' not in client.get(f"/c/{TOKENS}/s/3/n/1?panel=true", headers=HTML).text
+
+
+def test_what_a_communication_got_from_another_rank_leads_to_it_there(client: TestClient) -> None:
+    name = "Distributed.all_reduce.0.forward"
+    slices = client.get(f"/api/v1/comparisons/{RANKS}/slices").json()["slices"]
+    at = {one["rank"]: one["slice"] for one in slices}
+    here = node(client, RANKS, at[1], row_of(client, RANKS, at[1], name))
+    assert here["from_rank"]["rank"] == 0
+    there = client.get(f"{here['from_rank']['address']}.json").json()
+    assert there["slice"] == at[0]
+    assert name in there["target"]
+    assert there["from_rank"] is None
+    address = f"{here['address']}?panel=true"
+    assert f'href="{here["from_rank"]["address"]}"' in client.get(address, headers=HTML).text
+
+
+def test_nodes_that_communicate_nothing_come_from_no_rank(client: TestClient) -> None:
+    assert node(client, TOKENS, 3, 1)["from_rank"] is None
+
+
+def test_a_node_of_another_row_number_is_found_by_its_name(client: TestClient) -> None:
+    row = row_of(client, RANKS, 1, "Distributed.all_reduce.0.forward")
+    over = node(client, RANKS, 1, row, along="rank")["over"]
+    assert over["axis"] == "rank"
+    assert [point["error"] is not None for point in over["points"]] == [True, True]
+
+
+def test_numbers_that_no_logarithm_shows_lie_at_the_edges() -> None:
+    scale = Scale.of([1e-6, 0.0, float("inf"), None], 1e-3, 10.0, 100.0)
+    assert (scale.y(0.0), scale.y(float("inf")), scale.y(float("nan"))) == (100.0, 10.0, 10.0)
+    assert 10.0 < scale.y(1e-3) < scale.y(1e-6) < 100.0
+    assert path_of([(0, 1), None, (2, 3), (4, 5)]) == "M0 1M2 3L4 5"
