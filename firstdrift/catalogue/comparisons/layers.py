@@ -1,6 +1,7 @@
 """What lies directly in a module of both runs, and what its rows hand on to each other."""
 
 from collections.abc import Collection, Mapping, Sequence
+from itertools import chain
 from typing import TypeAlias
 
 from msgspec import Struct
@@ -10,7 +11,7 @@ from sqlalchemy.orm import Session
 from firstdrift.catalogue.comparisons.slice_pairs import SliceLabel
 from firstdrift.catalogue.comparisons.tree import pairs_of_rows, row_fields_at
 from firstdrift.catalogue.dumps.nodes import nodes_named
-from firstdrift.groups import fields_of
+from firstdrift.groups import fields_of, known
 from firstdrift.metrics.measurement import MeasurementKind
 from firstdrift.model.node import Node
 from firstdrift.model.tensor import DataLocation, Statistics, TensorRecord
@@ -40,23 +41,30 @@ def load_layers(
     session: Session, pair: SliceLabel, modules: Mapping[Place, Sequence[int]]
 ) -> dict[Place, Layer]:
     """Read what lies directly in modules, by these: given are the rows below each in the tree."""
-    wanted = {row for rows in modules.values() for row in rows} | {row for row in modules if row is not None}
-    named = [*row_fields_at(session, pair.id, wanted, "tree.golden", "tree.target")]
-    golden = _nodes(session, pair.golden_slice_id, {row: names for row, names, _ in named})
-    target = _nodes(session, pair.target_slice_id, {row: names for row, _, names in named})
-    if _are_silent(golden) or _are_silent(target):
-        measured = _measured(session, pair, wanted)
-        golden, target = (_completed(nodes, measured) for nodes in (golden, target))
+    golden, target = _sides(session, pair, frozenset(known((*modules, *chain(*modules.values())))))
     return {
         module: Layer(module, tuple(rows), _edges(golden, module, rows), _edges(target, module, rows))
         for module, rows in modules.items()
     }
 
 
+def _sides(
+    session: Session, pair: SliceLabel, rows: Collection[int]
+) -> tuple[Mapping[int, Nodes], Mapping[int, Nodes]]:
+    """Look up the nodes of rows on both sides, with what is known of their tensors."""
+    named = [*row_fields_at(session, pair.id, rows, "tree.golden", "tree.target")]
+    golden = _nodes(session, pair.golden_slice_id, {row: names for row, names, _ in named})
+    target = _nodes(session, pair.target_slice_id, {row: names for row, _, names in named})
+    if not (_are_silent(golden) or _are_silent(target)):
+        return golden, target
+    measured = _measured(session, pair, rows)
+    return _completed(golden, measured), _completed(target, measured)
+
+
 def _nodes(session: Session, slice_id: int, names: Mapping[int, Collection[str]]) -> dict[int, Nodes]:
     """Look up the nodes of rows on one side; rows without one are left out."""
-    known = nodes_named(session, slice_id, {name for some in names.values() for name in some})
-    found = {row: tuple(known[name] for name in some if name in known) for row, some in names.items()}
+    nodes_of = nodes_named(session, slice_id, frozenset(chain(*names.values())))
+    found = {row: tuple(known(map(nodes_of.get, some))) for row, some in names.items()}
     return {row: nodes for row, nodes in found.items() if nodes}
 
 
@@ -83,8 +91,8 @@ def _measured(session: Session, pair: SliceLabel, rows: Collection[int]) -> Meas
             (plan.target_node, plan.target, measured.target),
         ):
             if summary is not None:
-                known = fields_of(summary, Statistics.__struct_fields__)
-                found[node, record.label, record.location] = Statistics(**known)
+                numbers = fields_of(summary, Statistics.__struct_fields__)
+                found[node, record.label, record.location] = Statistics(**numbers)
     return found
 
 

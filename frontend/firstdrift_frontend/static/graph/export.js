@@ -13,6 +13,7 @@ const KEPT = [
   ...["fill", "fill-rule", "stroke", "stroke-width", "stroke-dasharray", "stroke-linecap", "stroke-linejoin", "opacity", "paint-order"],
   ...["font-family", "font-size", "font-weight", "font-style"],
 ];
+const PLAIN = new Set(["normal", "fill-rule nonzero", "stroke none", "stroke-dasharray none", "stroke-linecap butt", "stroke-linejoin miter", "opacity 1"]);
 const OF_PAGE = /^(class|role|tabindex|(aria|data)-.*)$/;
 
 /**
@@ -42,21 +43,27 @@ export function svgOf(canvas, names) {
 
 /** Write down how each element looks, and nothing of the page. @param {SVGElement} whole */
 function settle(whole) {
-  /** @type {Map<string, [string, string][]>} */
+  /** @type {Map<string, Record<string, string>>} */
   const known = new Map();
   const elements = /** @type {SVGElement[]} */ ([...whole.querySelectorAll("*")]);
   const styles = elements.map((element) => {
     const key = [element, element.closest(".box")].map((one) => `${one?.localName}.${one?.getAttribute("class")}`).join(" ");
     if (!known.has(key)) {
       const style = getComputedStyle(element);
-      known.set(key, KEPT.map((name) => [name, style.getPropertyValue(name)]));
+      const told = KEPT.filter((name) => isTold(element, name, style.getPropertyValue(name)));
+      known.set(key, Object.fromEntries(told.map((name) => [name, style.getPropertyValue(name)])));
     }
-    return known.get(key) ?? [];
+    return known.get(key) ?? {};
   });
   elements.forEach((element, place) => {
-    if (element.localName !== "g") for (const [name, value] of styles[place]) if (value && value !== "normal") element.setAttribute(name, value);
+    if (element.localName !== "g") for (const [name, value] of Object.entries(styles[place])) element.setAttribute(name, value);
     for (const name of element.getAttributeNames()) if (OF_PAGE.test(name)) element.removeAttribute(name);
   });
+}
+
+/** Tell whether a style has to be written down. @param {Element} element @param {string} name @param {string} value */
+function isTold(element, name, value) {
+  return !PLAIN.has(value) && !PLAIN.has(`${name} ${value}`) && (element.localName === "text" || !name.startsWith("font-"));
 }
 
 /** @param {Canvas} canvas @param {string[]} names @param {string} file its name, without the ending */
