@@ -3,7 +3,7 @@ import { test } from "node:test";
 
 import { filling, first, revealing, whole, zoomed } from "../../frontend/firstdrift_frontend/static/graph/camera.js";
 import { picture } from "../../frontend/firstdrift_frontend/static/graph/layout.js";
-import { Model } from "../../frontend/firstdrift_frontend/static/graph/model.js";
+import { Model, spelt } from "../../frontend/firstdrift_frontend/static/graph/model.js";
 import { placed } from "../../frontend/firstdrift_frontend/static/graph/outline.js";
 import { spread } from "../../frontend/firstdrift_frontend/static/graph/place.js";
 import { step } from "../../frontend/firstdrift_frontend/static/graph/walk.js";
@@ -106,6 +106,12 @@ test("an address says what is open and which pieces are seen", () => {
   assert.equal(model.query(null), "open=");
   const pieces = new Model([layer(null, [box(70, 2)], [], { piece: 1, pieces: 4, total: 200 })]);
   assert.equal(pieces.query(70), "row=70&open=&pieces=:1");
+});
+
+test("what cannot be seen in a name is spelt out", () => {
+  assert.equal(spelt("a\u0000b\u202ec\ud800"), "a\\u{0}b\\u{202e}c\\u{d800}");
+  assert.equal(spelt("层.q_proj <b>"), "层.q_proj <b>");
+  assert.equal(new Model([layer(null, [{ ...box(0), label: "x\u0007" }], [])]).boxes.get(0).label, "x\\u{7}");
 });
 
 test("a box is there if all around it is open", () => {

@@ -44,6 +44,11 @@ export const SIDES = ["golden", "target"];
 /** The name of a module in addresses: nothing for what lies in none. @param {number | null} row */
 const nameOf = (row) => (row === null ? "" : String(row));
 
+const UNSEEN = /[\p{C}\u2028\u2029]/gu;
+
+/** Spell out what cannot be seen in a name, or would turn the text around it; no file of XML can hold some of it. @param {string} name */
+export const spelt = (name) => name.replace(UNSEEN, (character) => `\\u{${/** @type {number} */ (character.codePointAt(0)).toString(16)}}`);
+
 /** What is known of one graph. */
 export class Model {
   /** @param {Layer[]} layers what a page begins with: all of it is open */
@@ -71,6 +76,8 @@ export class Model {
     layer.boxes.forEach((box, place) => {
       box.module = layer.row;
       box.place = place;
+      box.label = spelt(box.label);
+      box.type_name = spelt(box.type_name);
       this.boxes.set(box.row, box);
     });
   }
