@@ -226,7 +226,7 @@ def test_tree_and_graph_lead_to_each_other_at_the_same_node(page: Page, selected
     page.keyboard.press("p")
     expect(in_tree).not_to_have_attribute("data-row", row or "")
     before = in_tree.get_attribute("data-row")
-    page.locator("[data-to-graph]").click()
+    page.locator("[data-tab=graph]").click()
     expect(selected).to_have_attribute("data-row", before or "")
     page.keyboard.press("o")
     page.wait_for_url(re.compile(f"/n/{before}$"))

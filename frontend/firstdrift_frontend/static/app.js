@@ -3,7 +3,9 @@
 import { fetchPage } from "./lib/http.js";
 import { listenForKeys } from "./lib/keys.js";
 import { copy, explain } from "./lib/notice.js";
+import { beginPanel } from "./lib/panel.js";
 import { around, replaceParts } from "./lib/parts.js";
+import { beginTabs } from "./lib/tabs.js";
 
 const FAILURES = 3; // in a row, before they are spoken of
 
@@ -126,5 +128,9 @@ listenForKeys(document, {
   "?": () => document.querySelector("[data-help]") || location.assign("/help"),
 });
 
+document.addEventListener("part", (event) => /** @type {CustomEvent} */ (event).detail?.id === "part-tabs" && beginTabs());
+
+beginTabs();
+beginPanel();
 keepUpToDate(/** @type {HTMLElement} */ (document.querySelector("main")));
 checkLater().catch(explain);

@@ -321,11 +321,26 @@ def _differs(cells: Sequence[Cell | None]) -> bool:
 
 
 def _alike(lines: Sequence[Line], keys: Sequence[Key]) -> list[list[Line]]:
-    """Put the lines together that look alike in these columns."""
-    found = gathered(
-        ((line.summary.state, *(_look(line.cells.get(key)) for key in keys)), line) for line in lines
-    )
-    return list(found.values())
+    """Put the runs of one target together that look alike in these columns."""
+    groups: list[list[Line]] = []
+    looks: dict[int, tuple[object, ...]] = {}
+    for line in lines:
+        look = (line.summary.state, *(_look(line.cells.get(key)) for key in keys))
+        alike = (one for one in groups if looks[one[0].comparison.id] == look)
+        group = next((one for one in alike if _is_same_target(one[0].comparison, line.comparison)), None)
+        if group is None:
+            looks[line.comparison.id] = look
+            groups.append([line])
+        else:
+            group.append(line)
+    return groups
+
+
+def _is_same_target(one: Comparison, other: Comparison) -> bool:
+    """Tell whether two comparisons are runs of one target, by where they lie."""
+    first, second = one.target_path, other.target_path
+    is_near = first.name == second.name or first.parent == second.parent
+    return one.golden_path == other.golden_path and is_near
 
 
 def _order(sort: str) -> Callable[[Line], tuple[Any, ...]]:

@@ -23,13 +23,14 @@ def home(  # noqa: PLR0913 (what the address may say)
     show: Part = Part.COMPARISONS,
     q: str = "",
     sort: str = "",
+    verdict: str = "",
     skip: Annotated[int, Query(ge=0, le=10**9)] = 0,
     deleted: int | None = None,
     removed: str | None = None,
 ) -> Response:
     """Show a part; `deleted` and `removed` are what was just deleted, which can be taken back."""
     with context.reading() as session:
-        view = home_view(session, context, Asked(show, q, sort, skip))
+        view = home_view(session, context, Asked(show, q, sort, skip, verdict))
     return answer(request, "home.html", replace(view, deleted=deleted, removed=removed))
 
 

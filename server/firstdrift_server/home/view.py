@@ -52,12 +52,19 @@ class Asked(Struct, frozen=True):
         text: only what mentions it.
         sort: one of the orders of that part; the first of them unless it is one.
         skip: how many entries are on the pages before.
+        verdict: only comparisons that came out so; empty for all.
     """
 
     show: Part = Part.COMPARISONS
     text: str = ""
     sort: str = ""
     skip: int = 0
+    verdict: str = ""
+
+    @property
+    def outcome(self) -> str:
+        """How the comparisons came out that are shown; empty for all."""
+        return self.verdict if self.verdict in _RANKS and self.show is Part.COMPARISONS else ""
 
     @property
     def order(self) -> str:
@@ -69,6 +76,7 @@ class Asked(Struct, frozen=True):
         said: dict[str, object] = {
             "show": self.show,
             "q": self.text,
+            "verdict": self.outcome,
             "sort": self.sort,
             "skip": self.skip,
         } | changed
@@ -125,6 +133,7 @@ class HomeView(Struct, frozen=True, kw_only=True):
     Attributes:
         parts: the address of each part.
         all: the address of the same part without a search.
+        verdict: how the comparisons came out that are shown; empty for all. `verdicts` may be chosen.
         deleted: the comparison that was just deleted, which can be taken back; likewise removed, an upload.
     """
 
@@ -132,6 +141,8 @@ class HomeView(Struct, frozen=True, kw_only=True):
     text: str
     sort: str
     orders: list[str]
+    verdict: str
+    verdicts: list[str]
     address: str
     parts: dict[str, str]
     all: str
@@ -154,7 +165,7 @@ def address_after(view: str, **said: object) -> str:
     """
     known = dict(parse_qsl(view.partition("?")[2].partition("#")[0]))
     makes_sense = {"show": known.get("show") in set(Part), "skip": known.get("skip", "").isdecimal()}
-    kept = [name for name in ("show", "q", "sort", "skip") if name in known and makes_sense.get(name, True)]
+    kept = [name for name in ("show", "q", "verdict", "sort", "skip") if name in known and makes_sense.get(name, True)]
     said = {name: known[name] for name in kept} | said
     return f"/?{query_of(said)}" if said else "/"
 
@@ -172,6 +183,8 @@ def home_view(session: Session, context: Context, asked: Asked) -> HomeView:
         text=asked.text,
         sort=str(asked.order),
         orders=list(map(str, ORDERS[asked.show])),
+        verdict=asked.outcome,
+        verdicts=list(_RANKS),
         address=asked.address(),
         parts={str(part): Asked(part, asked.text).address() for part in Part},
         all=Asked(asked.show).address(),
@@ -188,11 +201,8 @@ def home_view(session: Session, context: Context, asked: Asked) -> HomeView:
 
 def _comparisons(session: Session, asked: Asked) -> Listed:
     deleted = asked.show is Part.BIN
-    if asked.order == WORST:
-        found = list_comparisons(session, text=asked.text, limit=MOST_WEIGHED)
-        summaries = [comparison_summary(session, comparison) for comparison in found]
-        summaries.sort(key=lambda summary: _RANKS.get(summary.tone, len(_RANKS)))
-        summaries = summaries[asked.skip :]
+    if asked.order == WORST or asked.outcome:
+        summaries = _weighed(session, asked)[asked.skip :]
     else:
         found = list_comparisons(
             session,
@@ -206,6 +216,17 @@ def _comparisons(session: Session, asked: Asked) -> Listed:
     shown = summaries[:PAGE]
     is_live = not deleted and any(summary.job.is_open for summary in shown)
     return Listed(is_live, len(summaries) > PAGE, comparisons=shown)
+
+
+def _weighed(session: Session, asked: Asked) -> list[ComparisonSummary]:
+    """List the comparisons that came out as is asked for: this is known only once they have been looked at."""
+    order = Order.NEWEST if asked.order == WORST else Order(asked.order)
+    found = list_comparisons(session, text=asked.text, order=order, limit=MOST_WEIGHED)
+    every = (comparison_summary(session, comparison) for comparison in found)
+    summaries = [summary for summary in every if asked.outcome in ("", summary.tone)]
+    if asked.order == WORST:
+        summaries.sort(key=lambda summary: _RANKS.get(summary.tone, len(_RANKS)))
+    return summaries
 
 
 def _dumps(session: Session, context: Context, asked: Asked) -> Listed:

@@ -26,8 +26,8 @@ def write(
     """Write a note; the browser keeps the name for the next one."""
     author = fields.get("author", "")
     with context.writing() as session:
-        write_note(session, viewer_of(request), (comparison, position, row), author, fields.get("text", ""))
-    response = _back(fields, node_address(comparison, position, row))
+        note = write_note(session, viewer_of(request), (comparison, position, row), author, fields.get("text", ""))
+    response = _back(fields, node_address(comparison, position, row), f"#note-{note}")
     response.set_cookie(
         NAME_COOKIE, quote(author.strip()[:LONGEST_NAME]), max_age=_YEAR, httponly=True, samesite="lax"
     )
@@ -50,6 +50,7 @@ def restore(request: Request, comparison: int, note: int, fields: Fields, contex
     return _back(fields, comparison_address(comparison))
 
 
-def _back(fields: Fields, otherwise: str) -> RedirectResponse:
+def _back(fields: Fields, otherwise: str, place: str = "") -> RedirectResponse:
     back = local_address(fields.get("back", ""))
-    return RedirectResponse(otherwise if back == "/" else back, HTTPStatus.SEE_OTHER)
+    shown = otherwise if back == "/" else back
+    return RedirectResponse(f"{shown.partition('#')[0]}{place}", HTTPStatus.SEE_OTHER)

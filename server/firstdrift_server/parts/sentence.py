@@ -10,7 +10,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from firstdrift.catalogue.comparisons.slice_pairs import SlicePair
+from firstdrift.catalogue.comparisons.slice_pairs import SliceLabel
 from firstdrift.exports.report_json import finding_object
 from firstdrift.groups import gathered
 from firstdrift.model.slice import Coordinates
@@ -26,7 +26,7 @@ class Linked(Struct, frozen=True):
     links: Mapping[str, str]
 
 
-def linked_summary(comparison: int, findings: Findings, slices: Sequence[SlicePair]) -> Linked:
+def linked_summary(comparison: int, findings: Findings, slices: Sequence[SliceLabel]) -> Linked:
     """Make links of the names of the first bad token and node in the summary."""
     links = {}
     token, node = findings.first_bad_token, findings.first_bad_node
@@ -37,7 +37,7 @@ def linked_summary(comparison: int, findings: Findings, slices: Sequence[SlicePa
     return Linked(findings.summary, links)
 
 
-def finding_address(comparison: int, finding: Finding, slices: Sequence[SlicePair]) -> str | None:
+def finding_address(comparison: int, finding: Finding, slices: Sequence[SliceLabel]) -> str | None:
     """Return where a finding is seen in its tree; None if its slice is not (or no longer) there."""
     position = position_of(slices, finding.coordinates)
     return None if position is None else tree_address(comparison, position, row=finding.row)
@@ -52,7 +52,7 @@ def findings_object(findings: Findings) -> dict[str, Any]:
     }
 
 
-def first_position(slices: Sequence[SlicePair], findings: Findings | None) -> int | None:
+def first_position(slices: Sequence[SliceLabel], findings: Findings | None) -> int | None:
     """Find the slice of what is said first, a node before a token; None if there is neither."""
     first = (findings.first_bad_node or findings.first_bad_token) if findings is not None else None
     return None if first is None else position_of(slices, first.coordinates)
@@ -61,7 +61,7 @@ def first_position(slices: Sequence[SlicePair], findings: Findings | None) -> in
 class Places:
     """Where slices are in a comparison, by their target coordinates."""
 
-    def __init__(self, slices: Sequence[SlicePair]) -> None:
+    def __init__(self, slices: Sequence[SliceLabel]) -> None:
         """Remember them."""
         self._known = gathered((_key(pair.target), pair) for pair in slices)
 
@@ -72,7 +72,7 @@ class Places:
         return next((pair.position for pair in exact or here), None)
 
 
-def position_of(slices: Sequence[SlicePair], coordinates: Coordinates) -> int | None:
+def position_of(slices: Sequence[SliceLabel], coordinates: Coordinates) -> int | None:
     """Find one slice by its target coordinates."""
     return Places(slices).position(coordinates)
 

@@ -7,13 +7,15 @@ from typing import Any
 from fastapi import Request
 from sqlalchemy.orm import Session
 
-from firstdrift.catalogue.comparisons.records import get_comparison
+from firstdrift.catalogue.comparisons.records import Comparison, get_comparison
+from firstdrift.catalogue.comparisons.slice_pairs import slice_labels_of
 from firstdrift.catalogue.sharing.links import ShareLink, active_links, link_to, shared_comparison
 from firstdrift.errors import NotInCatalogueError
 from firstdrift.groups import fields_of
 from firstdrift.wording.message import Message
 from firstdrift_server.context import Context
 from firstdrift_server.parts.addresses import comparison_address, query_of, share_address
+from firstdrift_server.parts.sentence import first_position
 from firstdrift_server.parts.summary import comparison_summary
 from firstdrift_server.settings import is_loopback
 from firstdrift_server.validation import require_known
@@ -40,6 +42,7 @@ def share_view(
     return {
         "comparison": shown,
         "address": share_address(shown),
+        "slice_address": _first_slice(session, comparison),
         "comparison_address": comparison_address(comparison_id),
         "summary": comparison_summary(session, comparison),
         "links": list(map(link_view, active_links(session, shown))),
@@ -50,6 +53,14 @@ def share_view(
         "made": None,
         "made_address": None,
     }
+
+
+def _first_slice(session: Session, comparison: Comparison) -> str | None:
+    """Return where the slice is that is looked at first; None where there is none yet."""
+    pairs = slice_labels_of(session, comparison.id)
+    found = first_position(pairs, comparison.findings)
+    first = found if found is not None else next((pair.position for pair in pairs), None)
+    return None if first is None else f"{comparison_address(comparison.id)}/s/{first}"
 
 
 def link_view(link: ShareLink) -> dict[str, Any]:

@@ -37,6 +37,6 @@ def list_rows(
                 "start": start,
                 "selected": view.selected,
                 "query": view.state.query(),
-                "rows": window(session, pair.id, view, start, count),
+                "rows": window(session, pair, view, start, count),
             }
         )

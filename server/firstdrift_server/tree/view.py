@@ -216,7 +216,7 @@ def tree_view(session: Session, context: Context, page: TreePage) -> TreePageVie
     """Lay a tree out for its page."""
     pair, view, start = page.pair, page.view, page.start
     comparison, position = pair.comparison_id, pair.position
-    rows = window(session, pair.id, view, start, CHUNKS * CHUNK)
+    rows = window(session, pair, view, start, CHUNKS * CHUNK)
     return TreePageView(
         **asdict(part_of(view, start, rows)),
         comparison=comparison_summary(session, get_comparison(session, comparison)),
@@ -243,7 +243,7 @@ def chunks_of(
         address=tree_address(comparison, position),
         columns=view.state.columns,
         limit=_limit(session, pair),
-        pieces=[*windows(session, pair.id, view, pieces_asked_for(view, parameters))],
+        pieces=[*windows(session, pair, view, pieces_asked_for(view, parameters))],
     )
 
 

@@ -67,7 +67,7 @@ listenForKeys(
     "-": () => zoom(1 / ZOOM),
     0: showWhole,
     o: () => selected.row !== null && location.assign(`${stage.dataset.panel}${selected.row}`),
-    t: () => follow("[data-to-tree]"),
+    t: () => follow("[data-tab=tree]"),
     c: () => copy(location.href),
     m: () => follow("#panel [data-copy-markdown]"),
     "[": () => toSlice("prev"),

@@ -3,6 +3,7 @@
 import { fetchData, lastOf, request } from "../lib/http.js";
 import { explain, say, toast } from "../lib/notice.js";
 import { element } from "../lib/parts.js";
+import { followRow } from "../lib/tabs.js";
 import { filling, first, revealing, whole, zoomed } from "./camera.js";
 import { Canvas } from "./canvas.js";
 import { leftOf } from "./elements.js";
@@ -93,8 +94,9 @@ export function write(push) {
     else history.replaceState(null, "", `?${query}`);
   }
   for (const link of /** @type {NodeListOf<HTMLAnchorElement>} */ (document.querySelectorAll("[data-with-view]"))) {
-    link.search = link.dataset.withView === "row" ? `?row=${selected.row ?? ""}` : `?${query}`;
+    link.search = `?${query}`;
   }
+  if (selected.row !== null) followRow(selected.row);
 }
 
 /** Open or close a module, and have what it holds be seen. @param {number} row */

@@ -27,6 +27,14 @@ export function isForBrowser(event) {
   return event.ctrlKey || event.metaKey || event.shiftKey || event.button > 0;
 }
 
+/** What is ticked stays so. @param {Element} part @param {Element} replacement */
+function keepTicks(part, replacement) {
+  for (const box of /** @type {NodeListOf<HTMLInputElement>} */ (part.querySelectorAll("input[data-kept]:checked"))) {
+    const same = replacement.querySelector(`input[data-kept][value="${CSS.escape(box.value)}"]`);
+    if (same) /** @type {HTMLInputElement} */ (same).checked = true;
+  }
+}
+
 /**
  * Replace the parts of this page that differ in a newer version of it; everything else stays as it is.
  * @param {Document} newer
@@ -39,6 +47,7 @@ export function replaceParts(newer, which = "[data-part]") {
     const unfolded = replacement.querySelectorAll("details");
     part.querySelectorAll("details").forEach((details, i) => unfolded[i]?.toggleAttribute("open", details.open));
     if (replacement.outerHTML === part.outerHTML) continue;
+    keepTicks(part, replacement);
     const focused = part.contains(document.activeElement) && document.activeElement?.getAttribute("href");
     part.replaceWith(document.adoptNode(replacement));
     if (focused) {

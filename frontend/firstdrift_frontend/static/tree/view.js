@@ -4,6 +4,7 @@
 import { fetchData } from "../lib/http.js";
 import { explain } from "../lib/notice.js";
 import { element } from "../lib/parts.js";
+import { followRow } from "../lib/tabs.js";
 import { ROW, nearest, placeOf, rowsIn, virtualRows } from "../lib/virtual_rows.js";
 
 export const body = element("tree-body");
@@ -82,8 +83,7 @@ export function write(push) {
     else history.replaceState(null, "", address);
   }
   const data = /** @type {HTMLAnchorElement | null} */ (document.querySelector("[data-json]"));
-  const graph = /** @type {HTMLAnchorElement | null} */ (document.querySelector("[data-to-graph]"));
-  if (graph && view.selected !== null) graph.search = `?row=${view.selected}`;
+  if (view.selected !== null) followRow(view.selected);
   if (data) data.href = `${rows.dataset.address}.json?${view.query}`;
 }
 
