@@ -84,3 +84,38 @@ def test_the_side_panel_can_be_hidden(tree: Page) -> None:
     expect(panel).to_be_hidden()
     button.click()
     expect(panel).to_be_visible()
+
+
+def test_charts_that_were_not_seen_are_drawn_for_a_printer(dashboard: Dashboard, page: Page) -> None:
+    dashboard.open("/c/1")
+    dashboard.wait_for_comparison()
+    scatter = page.locator("#scatter")
+    assert scatter.get_attribute("data-drawn") is None
+    page.evaluate("window.print = () => { document.body.dataset.printed = scatter.dataset.drawn; }")
+    page.keyboard.press("Control+p")
+    expect(page.locator("body")).to_have_attribute("data-printed", "yes")
+    dashboard.open("/c/1")
+    assert scatter.get_attribute("data-drawn") is None
+    page.evaluate("window.dispatchEvent(new Event('beforeprint'))")
+    expect(scatter).to_have_attribute("data-drawn", "yes")
+
+
+def test_what_is_counted_and_what_golden_calls_a_node_stays_whole_in_a_narrow_tree(
+    dashboard: Dashboard, page: Page
+) -> None:
+    dashboard.open("/c/2")
+    dashboard.wait_for_comparison()
+    dashboard.open("/c/2/s/0/tree?fold=all")
+    page.locator("#divider").focus()
+    page.keyboard.press("Home")
+    cut = page.evaluate("""() => [...document.querySelectorAll(".rollup > .verdict, [role=gridcell] > .verdict")]
+      .filter((counter) => {
+        const { left, right } = counter.getBoundingClientRect();
+        const around = counter.closest("[role=gridcell]").getBoundingClientRect();
+        return counter.offsetTop < 24 && (left < around.left - 1 || right > around.right + 1);
+      }).map((counter) => counter.textContent)""")
+    assert cut == []
+    page.locator("#divider").dblclick()
+    dashboard.open("/c/2/s/0/tree?unfold=all")
+    names = page.locator(".golden-name:visible")
+    expect(names.first).to_be_visible()

@@ -56,3 +56,26 @@ def test_a_dump_that_was_compared_is_the_golden_one_of_the_next_comparison(
     expect(row).to_contain_text("msprobe")
     row.locator(".start a").first.click()
     expect(page.locator("#golden")).to_have_value(re.compile("/perturbed/golden$"))
+
+
+def test_comparisons_are_filtered_by_verdict_and_ticked_for_the_board(
+    dashboard: Dashboard, page: Page
+) -> None:
+    for comparison in (1, 2):
+        dashboard.open(f"/c/{comparison}")
+        dashboard.wait_for_comparison()
+    dashboard.open("/")
+    to_board = page.locator("[data-for-chosen]")
+    expect(to_board).to_be_hidden()
+    page.locator("select[name=verdict]").select_option("error")
+    page.wait_for_url(re.compile("verdict=error"))
+    expect(page.locator(".comparisons > li:not(.v-error)")).to_have_count(0)
+    first = page.locator(".comparisons > li").first
+    expect(first.locator(".what > a .name")).to_have_count(2)  # which two dumps
+    for number in (1, 2):
+        page.locator(f".comparisons input[name=c][value='{number}']").check()
+    to_board.click()
+    page.wait_for_url(re.compile(r"/board\?c=[12]&c=[12]$"))
+    expect(page.locator("[data-comparison]")).to_have_count(2)
+    expect(page.locator("[data-comparison] .number")).to_have_text(["1", "2"])
+    dashboard.settle()

@@ -165,7 +165,11 @@ def address_after(view: str, **said: object) -> str:
     """
     known = dict(parse_qsl(view.partition("?")[2].partition("#")[0]))
     makes_sense = {"show": known.get("show") in set(Part), "skip": known.get("skip", "").isdecimal()}
-    kept = [name for name in ("show", "q", "verdict", "sort", "skip") if name in known and makes_sense.get(name, True)]
+    kept = [
+        name
+        for name in ("show", "q", "verdict", "sort", "skip")
+        if name in known and makes_sense.get(name, True)
+    ]
     said = {name: known[name] for name in kept} | said
     return f"/?{query_of(said)}" if said else "/"
 
@@ -219,7 +223,7 @@ def _comparisons(session: Session, asked: Asked) -> Listed:
 
 
 def _weighed(session: Session, asked: Asked) -> list[ComparisonSummary]:
-    """List the comparisons that came out as is asked for: this is known only once they have been looked at."""
+    """List the comparisons that came out as is asked for, which is known of those that were looked at."""
     order = Order.NEWEST if asked.order == WORST else Order(asked.order)
     found = list_comparisons(session, text=asked.text, order=order, limit=MOST_WEIGHED)
     every = (comparison_summary(session, comparison) for comparison in found)

@@ -26,7 +26,9 @@ def write(
     """Write a note; the browser keeps the name for the next one."""
     author = fields.get("author", "")
     with context.writing() as session:
-        note = write_note(session, viewer_of(request), (comparison, position, row), author, fields.get("text", ""))
+        note = write_note(
+            session, viewer_of(request), (comparison, position, row), author, fields.get("text", "")
+        )
     response = _back(fields, node_address(comparison, position, row), f"#note-{note}")
     response.set_cookie(
         NAME_COOKIE, quote(author.strip()[:LONGEST_NAME]), max_age=_YEAR, httponly=True, samesite="lax"

@@ -9,15 +9,14 @@ from msgspec.structs import asdict
 from sqlalchemy.orm import Session
 
 from firstdrift.catalogue.comparisons.outline import LEVELS, Floats
-from firstdrift.catalogue.comparisons.tree import Row, rows_with_kinds
 from firstdrift.catalogue.comparisons.slice_pairs import SliceLabel
+from firstdrift.catalogue.comparisons.tree import Row, rows_with_kinds
 from firstdrift.catalogue.sharing.notes import notes_of
 from firstdrift.groups import known
 from firstdrift.metrics.measurement import MeasurementKind
 from firstdrift.verdict.tree import TreeRow
 from firstdrift_server.parts.tree_row import RowView, row_view
 from firstdrift_server.tree.visible import TreeView
-
 
 Noted = Collection[tuple[str, str]]
 """Nodes that people have written about, by side and name."""
@@ -79,7 +78,10 @@ def windows(
     rows, kinds = rows_with_kinds(session, pair.id, indexes, known(worst.values()))
     noted = noted_at(session, pair)
     return [
-        [_seen(rows[index], view, place, worst[index], kinds, noted) for place, index in enumerate(part, at.start)]
+        [
+            _seen(rows[index], view, place, worst[index], kinds, noted)
+            for place, index in enumerate(part, at.start)
+        ]
         for at, part in zip(places, parts, strict=True)
     ]
 

@@ -151,19 +151,36 @@ export function plain(text, most = 100) {
   return cut.replaceAll("&", "&amp;").replaceAll("<", "&lt;");
 }
 
+/** What is drawn when it comes into view, or before that for a printer. @type {Set<() => unknown>} */
+const unseen = new Set();
+
 /**
- * Do something when a figure first comes into view.
+ * Do something when a figure first comes into view, or is printed.
  * @param {Element[]} figures one of which is enough
- * @param {() => void} seen
+ * @param {() => unknown} seen
  */
 export function whenSeen(figures, seen) {
-  const observer = new IntersectionObserver((entries) => {
-    if (!entries.some((entry) => entry.isIntersecting)) return;
+  const begin = () => {
     observer.disconnect();
-    seen();
+    unseen.delete(begin);
+    return seen();
+  };
+  const observer = new IntersectionObserver((entries) => {
+    if (entries.some((entry) => entry.isIntersecting)) begin();
   }, { rootMargin: "80px" });
+  unseen.add(begin);
   for (const figure of figures) observer.observe(figure);
 }
+
+const drawAll = () => Promise.all([...unseen].map((begin) => begin()));
+
+addEventListener("beforeprint", drawAll);
+// Printers do not wait for what has to be fetched: with the keys for it, printing begins once all is drawn.
+addEventListener("keydown", (event) => {
+  if (!(event.ctrlKey || event.metaKey) || event.shiftKey || event.altKey || event.key !== "p" || !unseen.size) return;
+  event.preventDefault();
+  drawAll().finally(() => print());
+});
 
 /**
  * Do something when the colours change.
@@ -204,6 +221,7 @@ export function keepDrawn(figure, source, draw) {
   whenSeen([figure], () => {
     drawn.isSeen = true;
     update();
+    return drawn.turn;
   });
   document.addEventListener("part", (event) => {
     if (/** @type {CustomEvent} */ (event).detail?.id === "part-drawn") update();

@@ -54,7 +54,7 @@ function begin() {
   listenToMap(part("map"), (at) => show({ at }, { push: true }));
   drawMap();
   new ResizeObserver(() => paint()).observe(part("map"));
-  whenSeen([part("profile"), part("spread")], () => void drawCharts());
+  whenSeen([part("profile"), part("spread")], () => drawCharts());
 }
 
 /** @param {string | URL} address */
