@@ -108,7 +108,7 @@ def test_what_is_counted_and_what_golden_calls_a_node_stays_whole_in_a_narrow_tr
     dashboard.open("/c/2/s/0/tree?fold=all")
     page.locator("#divider").focus()
     page.keyboard.press("Home")
-    cut = page.evaluate("""() => [...document.querySelectorAll(".rollup > .verdict, [role=gridcell] > .verdict")]
+    cut = page.evaluate("""() => [...document.querySelectorAll(".rollup > .verdict, .row > * > .verdict")]
       .filter((counter) => {
         const { left, right } = counter.getBoundingClientRect();
         const around = counter.closest("[role=gridcell]").getBoundingClientRect();

@@ -90,6 +90,7 @@ def test_what_is_applied_is_said_on_the_comparison_and_taken_back_with_one_click
 ) -> None:
     summary = page.locator('[data-place="first_bad_node"]')
     expect(summary).to_be_visible()
+    page.locator(".advanced summary").click()
     page.locator("#t-weak_factor").fill("2.5")
     expect(page.locator("#part-apply [data-says=tried-1]")).to_be_visible()
     page.locator("#part-apply button").click()
@@ -100,3 +101,41 @@ def test_what_is_applied_is_said_on_the_comparison_and_taken_back_with_one_click
     page.wait_for_url("**/c/1")
     dashboard.wait_for_comparison()
     expect(page.locator(".rules-state")).to_have_count(0)
+
+
+@pytest.mark.usefixtures("rules")
+def test_the_limit_in_the_picture_moves_with_its_slider(page: Page) -> None:
+    limit, slider = page.locator('[data-picture="t-floor"] .limit'), page.locator('[data-of="t-floor"]')
+    above = page.locator('[data-above="t-floor"]')
+    usual = above.inner_text()
+    assert limit.get_attribute("x1") == slider.input_value() == "500"
+    assert page.locator('[data-picture="t-floor"] rect.is-above').count() > 0
+    slider.fill("1000")
+    expect(limit).to_have_attribute("x1", "1000")
+    expect(page.locator('[data-picture="t-floor"] rect.is-above')).to_have_count(0)
+    expect(above).not_to_have_text(usual)
+    moved = above.inner_text()
+    expect(page.locator("#part-apply [data-says=tried-1]")).to_be_visible()
+    expect(limit).to_have_attribute("x1", "1000")
+    page.reload()  # the server draws the same
+    expect(above).to_have_text(moved)
+
+
+@pytest.mark.usefixtures("rules")
+def test_six_sliders_are_seen_and_what_is_wrong_moves_nothing(page: Page) -> None:
+    expect(page.locator("[data-of]:visible")).to_have_count(6)
+    last = page.locator("#t-drift_roundoffs")
+    below, effect = last.bounding_box(), page.locator("#part-apply").bounding_box()
+    page.locator("#t-factor").fill("0.5")
+    expect(page.locator("#p-factor")).to_be_visible()
+    expect(page.locator("#rules-problem")).to_be_visible()
+    assert last.bounding_box() == below
+    assert page.locator("#part-apply").bounding_box() == effect
+
+
+@pytest.mark.usefixtures("rules")
+def test_a_threshold_that_the_tables_name_is_opened_and_focused(page: Page) -> None:
+    expect(page.locator("#t-hidden_floor")).to_be_hidden()
+    page.locator(".rule-table a[href='#t-hidden_floor']").first.click()
+    expect(page.locator("#t-hidden_floor")).to_be_focused()
+    expect(page.locator("table.roundings #t-roundoff_bfloat16")).to_be_visible()

@@ -38,10 +38,11 @@ def test_the_rules_in_force_and_what_may_be_moved_are_told(client: TestClient) -
 
 def test_the_page_leads_to_the_others_of_its_comparison(client: TestClient) -> None:
     page = client.get("/c/3/rules", headers={"accept": "text/html"}).text
-    pages = page.partition('<nav class="segments"')[2].partition("</nav>")[0]
+    pages = page.partition('<nav class="tab-list"')[2].partition("</nav>")[0]
     links = re.findall('href="([^"]*)"', pages)
-    assert links == ["/c/3", "/c/3/s/3/tree", "/c/3/s/3/graph", "/c/3/s/3/match", "/c/3/rules"]
-    assert re.search('href="/c/3/rules" aria-current="page"', pages)
+    of_slice = [f"/c/3/s/3/{page}" for page in ("tree", "graph", "unmatched", "match")]
+    assert links == ["/c/3", *of_slice, "/c/3/rules", "/c/3/share?view=/c/3/rules"]
+    assert re.search('data-tab="rules" aria-current="page"', pages)
 
 
 def test_the_page_lists_every_rule_where_nodes_lead_to_it(client: TestClient) -> None:

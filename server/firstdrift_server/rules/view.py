@@ -32,6 +32,7 @@ from firstdrift_server.parts.refusal import Refusal, refusal
 from firstdrift_server.parts.summary import ComparisonSummary, WorkerView, comparison_summary, worker_view
 from firstdrift_server.rules.effect import effect_view, first_slice, try_judging
 from firstdrift_server.rules.judging import judging_object, judging_to_try, number_text, query_of
+from firstdrift_server.rules.pictures import MAIN, Picture, pictures_of
 
 _DTYPES: Final = {about.dtype: name for name, about in ABOUT.items() if about.dtype}
 
@@ -60,6 +61,16 @@ class ThresholdView(Struct, frozen=True, kw_only=True):
     name: str
     is_moved: bool
     scale: str
+
+    @property
+    def is_main(self) -> bool:
+        """Whether it is one of those that matter most; all are of a rule set without such."""
+        return self.name in MAIN or not self.rules_have_main
+
+    @property
+    def rules_have_main(self) -> bool:
+        """Whether its rule set has thresholds that matter most."""
+        return ABOUT[self.name].rules == "firstdrift"
 
 
 class RuleSetView(Struct, frozen=True):
@@ -121,6 +132,7 @@ class RulesView(ComparisonSummary, frozen=True, kw_only=True):
         judging: what is tried; `in_force` what the comparison is judged by.
         roundings: the thresholds that say how coarse a dtype is.
         effect: what changes, as far as it was looked at.
+        pictures: where the nodes of the slice lie, by the threshold that they are held against.
     """
 
     selected: Mapping[str, str] | None
@@ -138,6 +150,7 @@ class RulesView(ComparisonSummary, frozen=True, kw_only=True):
     baselines: list[BaselineChoice]
     slices: list[SliceChoice]
     effect: Mapping[str, Any] | None
+    pictures: Mapping[str, Picture]
     rule_head: Message
     tables: list[TableOfRules]
     worker: WorkerView
@@ -157,6 +170,8 @@ def rules_view(
     judging, problem = _tried(session, comparison, parameters, sees_others=sees_others)
     look_at_all = sees_others and bool(parameters.get("all"))
     found = _effect(session, context, comparison, pairs, judging, first, look_at_all=look_at_all)
+    here = next((pair for pair in pairs if pair.position == first), None)
+    dtypes = _dtypes_in(session, here)
     addresses = {"tree": tree_address, "graph": graph_address, "match": match_address}
     selected = {name: address(comparison_id, first) for name, address in addresses.items()}
     return record_of(
@@ -172,7 +187,7 @@ def rules_view(
         moved_texts={name: number_text(value) for name, value in judging.thresholds.moved().items()},
         groups=[_group(rules, judging, in_force) for rules in RULES],
         roundings=[_threshold(name, judging, in_force) for name in _DTYPES.values()],
-        dtypes=_dtypes(judging.thresholds, _dtypes_in(session, pairs, first)),
+        dtypes=_dtypes(judging.thresholds, dtypes),
         is_changed=judging != in_force,
         problem=problem and refusal(problem),
         baselines=baseline_choices(session, comparison.golden_path, judging.baseline, but=comparison.id)
@@ -180,6 +195,7 @@ def rules_view(
         else _nameless(baseline, judging.baseline),
         slices=[SliceChoice(pair.position, pair.target.name(), pair.position == first) for pair in pairs],
         effect=found,
+        pictures=pictures_of(session, context, here, judging.thresholds, dtypes),
         rule_head=Message.of("rule.table.rule"),
         tables=[
             TableOfRules(name, title_of(name), DOCUMENT, [record_of(RuleOfTable, rule) for rule in rules])
@@ -226,12 +242,11 @@ def _tried(
     return judging, None
 
 
-def _dtypes_in(session: Session, pairs: Sequence[SlicePair], first: int) -> Iterable[str]:
+def _dtypes_in(session: Session, here: SlicePair | None) -> frozenset[str]:
     """List the dtypes of the slice that is looked at first."""
     from firstdrift.catalogue.comparisons.rule_preview import dtypes_of
 
-    here = next((pair for pair in pairs if pair.position == first), None)
-    return () if here is None else dtypes_of(session, here)
+    return frozenset() if here is None else frozenset(dtypes_of(session, here))
 
 
 def _group(rules: str, judging: Judging, in_force: Judging) -> RuleSetView:

@@ -2,9 +2,9 @@
 // the parts of the page that follow from it.
 
 import { fetchPage, lastOf, request } from "../lib/http.js";
-import { explain } from "../lib/notice.js";
+import { explain, say } from "../lib/notice.js";
 import { around, element, replaceParts } from "../lib/parts.js";
-import { placeOf, valueAt } from "./scales.js";
+import { countAbove, placeOf, valueAt } from "./scales.js";
 
 const WAIT = 120; // ms without a change before the server is asked
 
@@ -20,7 +20,7 @@ const limitsOf = (input) => ({ usual: Number(input.dataset.default), least: Numb
 
 /** @param {HTMLInputElement} input */
 function mark(input) {
-  input.closest(".threshold")?.classList.toggle("is-moved", isMoved(input));
+  input.closest("[data-threshold]")?.classList.toggle("is-moved", isMoved(input));
 }
 
 /** @param {HTMLInputElement} input whose slider follows */
@@ -28,6 +28,22 @@ function show(input) {
   const slider = /** @type {HTMLInputElement | null} */ (form.querySelector(`[data-of="${input.id}"]`));
   if (slider) slider.value = String(placeOf(Number(input.value), slider.dataset.scale, limitsOf(input)));
   mark(input);
+  drawLimit(input);
+}
+
+/** Draw the limit into the picture of a threshold, where its slider stands. @param {HTMLInputElement} input */
+function drawLimit(input) {
+  const picture = /** @type {SVGElement | null} */ (form.querySelector(`[data-picture="${input.id}"]`));
+  if (!picture) return;
+  const at = placeOf(Number(input.value), "decades", limitsOf(input));
+  const line = picture.querySelector(".limit");
+  for (const end of ["x1", "x2"]) line?.setAttribute(end, String(at));
+  for (const bar of picture.querySelectorAll("rect")) bar.classList.toggle("is-above", Number(bar.getAttribute("x")) >= at);
+  /** @type {[number, number][]} */
+  const counts = JSON.parse(picture.dataset.counts ?? "[]");
+  const { above, total } = countAbove(counts, at);
+  const said = form.querySelector(`[data-above="${input.id}"]`);
+  if (said) said.textContent = say("above the limit: {above} of {total}", { above, total });
 }
 
 // What is wrong stands at its field until it is mended; until then what the server said before is marked as old.
@@ -37,14 +53,18 @@ function areAllValid() {
     const isWrong = wrong.includes(input);
     input.setAttribute("aria-invalid", String(isWrong));
     element(input.getAttribute("aria-errormessage") ?? "").hidden = !isWrong;
-    const group = input.closest("details");
-    if (isWrong && group) group.open = true;
+    if (isWrong) open(input);
   }
   element("rules-problem").hidden = !wrong.length;
   page.classList.toggle("is-wrong", wrong.length > 0);
   const buttons = /** @type {NodeListOf<HTMLButtonElement>} */ (document.querySelectorAll("#part-apply button"));
   if (wrong.length) for (const button of buttons) button.disabled = true;
   return !wrong.length;
+}
+
+/** Have a field be seen. @param {HTMLElement} input */
+function open(input) {
+  for (let group = input.closest("details"); group; group = group.parentElement?.closest("details") ?? null) group.open = true;
 }
 
 function chosen() {
@@ -87,6 +107,7 @@ form.addEventListener("input", (event) => {
     const input = /** @type {HTMLInputElement} */ (element(of));
     input.value = String(valueAt(Number(moved.value), scale, limitsOf(input)));
     mark(input);
+    drawLimit(input);
   } else if (moved.dataset.default) show(moved);
   else if (moved.name === "rules") {
     const groups = /** @type {NodeListOf<HTMLDetailsElement>} */ (form.querySelectorAll("details[data-rules]"));
@@ -109,6 +130,23 @@ form.addEventListener("submit", (event) => {
   if (/** @type {HTMLButtonElement | null} */ (event.submitter)?.formMethod === "post") return;
   event.preventDefault();
   look();
+});
+
+// The table of rules names thresholds, which are seen wherever they are.
+function openNamed() {
+  const named = location.hash.startsWith("#t-") ? document.getElementById(location.hash.slice(1)) : null;
+  if (!named) return;
+  open(named);
+  named.focus();
+}
+addEventListener("hashchange", openNamed);
+openNamed();
+
+// A newer picture is of the limit that the server was asked for, which may have been moved since.
+document.addEventListener("part", (event) => {
+  const { id } = /** @type {CustomEvent} */ (event).detail ?? {};
+  const input = id?.startsWith("part-picture-") && thresholds.find((one) => `part-picture-${one.name}` === id);
+  if (input) drawLimit(input);
 });
 
 thresholds.forEach(show);

@@ -43,3 +43,17 @@ export function placeOf(value, scale, { usual, least, most }) {
   }
   return Math.round(MIDDLE + MIDDLE * Math.min(1, Math.max(-1, away)));
 }
+
+/**
+ * Count the nodes beyond a place.
+ * @param {[number, number][]} counts places, and how many lie there
+ * @param {number} at
+ */
+export function countAbove(counts, at) {
+  let [above, total] = [0, 0];
+  for (const [place, count] of counts) {
+    total += count;
+    if (place > at) above += count;
+  }
+  return { above, total };
+}
