@@ -47,7 +47,7 @@ const nameOf = (row) => (row === null ? "" : String(row));
 const UNSEEN = /[\p{C}\u2028\u2029]/gu;
 
 /** Spell out what cannot be seen in a name, or would turn the text around it; no file of XML can hold some of it. @param {string} name */
-export const spelt = (name) => name.replace(UNSEEN, (character) => `\\u{${/** @type {number} */ (character.codePointAt(0)).toString(16)}}`);
+export const spelt = (name) => name.replace(UNSEEN, (character) => `\\u{${(character.codePointAt(0) ?? 0).toString(16)}}`);
 
 /** What is known of one graph. */
 export class Model {
