@@ -217,7 +217,9 @@ def test_it_is_saved_as_a_picture_that_needs_nothing_else(
 
 
 def test_tree_and_graph_lead_to_each_other_at_the_same_node(page: Page, selected: Locator) -> None:
+    begun = selected.get_attribute("data-row")
     page.keyboard.press("n")
+    expect(selected).not_to_have_attribute("data-row", begun or "")
     row = selected.get_attribute("data-row")
     page.keyboard.press("t")
     page.wait_for_url(re.compile("/tree"))
