@@ -16,6 +16,7 @@ from firstdrift.exports.cells import Spelling, batches, spelled, turned
 from firstdrift.exports.workbook import workbook, workbook_of_columns
 from firstdrift.paths import encodable
 from firstdrift.processes.copies import copies_allowed, share_in_rounds
+from firstdrift.wording.text import text_of
 
 _FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n")
 _TO_QUOTE: Final = re.compile('[,"\r\n]')
@@ -93,10 +94,21 @@ def xlsx_bytes(layout: Layout, lines: Iterable[Line]) -> Iterator[bytes]:
     return workbook(layout.columns, rows, layout.sheets)
 
 
-def xlsx_of_columns(names: Sequence[str], batches: Iterable[Columns]) -> Iterator[bytes]:
-    """Yield a table that comes in columns, some rows at a time, as an XLSX workbook, likewise."""
+def xlsx_of_columns(
+    names: Sequence[str], batches: Iterable[Columns], about: Sequence[tuple[str, str]] = ()
+) -> Iterator[bytes]:
+    """Yield a table that comes in columns, some rows at a time, as an XLSX workbook, likewise.
+
+    Its last sheet sums it up: what it is `about`, titles and texts, and how many rows have which verdict.
+    """
     sheet, *_ = OWN_LAYOUT.sheets
-    return workbook_of_columns(names, ((sheet, columns) for columns in batches), OWN_LAYOUT.sheets)
+    return workbook_of_columns(names, ((sheet, columns) for columns in batches), OWN_LAYOUT.sheets, about)
+
+
+def about_pairs(golden: str, target: str, rules: str, finding: str) -> list[tuple[str, str]]:
+    """Say for the last sheet of a workbook what was compared, and what was found."""
+    titles = ("golden", "target", "rules", "finding")
+    return list(zip(titles, (golden, target, rules, finding), strict=True))
 
 
 def own_layout(report: Report) -> Layout:
@@ -133,7 +145,9 @@ def write_xlsx(report: Report, file: Path, layout: Layout | None = None) -> None
     """
     chosen = layout or own_layout(report)
     if chosen is OWN_LAYOUT:
-        pieces = xlsx_of_columns(chosen.columns, _columns_of(report, chosen))
+        sides = report.golden.path, report.target.path
+        about = about_pairs(*sides, report.options.rules, text_of(report.findings.summary))
+        pieces = xlsx_of_columns(chosen.columns, _columns_of(report, chosen), about)
     else:
         pieces = xlsx_bytes(chosen, lines_of(report))
     with file.open("wb") as stream:

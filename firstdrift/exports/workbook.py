@@ -42,6 +42,21 @@ BEAT = 1000
 _CHUNK = 1 << 16
 _OPTIONS: Final = {"strings_to_formulas": False, "strings_to_urls": False, "in_memory": True}
 
+SUMMARY: Final = "Summary"
+"""Name of the sheet that sums a workbook up; it comes last, so that the first is the table."""
+
+_VERDICTS: Final = frozenset({"verdict", "Result"})
+_FORMATS: Final[dict[str, dict[str, str]]] = {
+    "error": {"font_color": "#9C2A06", "bg_color": "#FDE3D9"},
+    "warning": {"font_color": "#7A5000", "bg_color": "#FCF0D0"},
+    "incomparable": {"font_color": "#5A418A", "bg_color": "#ECE6F7"},
+    "unmatched": {"font_color": "#555D69", "bg_color": "#ECEEF1"},
+    "pass": {"font_color": "#145A91"},
+}
+_ORDER: Final = {name: place for place, name in enumerate(_FORMATS)}
+_WIDE: Final = {"node": 44, "reasons": 60, "module": 34, "name": 44, "message": 50, "path": 44}
+"""Columns whose names hold one of these are so wide; others are as wide as their names."""
+
 _LINE: Final = "\0"
 """Stands for the number of the row until that is known; no text of a cell can hold it."""
 
@@ -72,9 +87,14 @@ def workbook(columns: Sequence[str], rows: Rows, sheets: Sequence[str]) -> Itera
 
 
 def workbook_of_columns(
-    names: Sequence[str], parts: Iterable[tuple[str, Columns]], sheets: Sequence[str]
+    names: Sequence[str],
+    parts: Iterable[tuple[str, Columns]],
+    sheets: Sequence[str],
+    about: Sequence[tuple[str, str]] | None = None,
 ) -> Iterator[bytes]:
     """Yield a workbook, likewise, of rows that come in columns: some at a time, with the name of their sheet.
+
+    With `about`, titles and texts, a last sheet has these, and how many rows have which verdict.
 
     Raises:
         OSError: there is no space for it.
@@ -82,10 +102,26 @@ def workbook_of_columns(
     with ExitStack() as files:
         filled = _Sheets(files, sheets)
         spellings = list(map(_spelling, range(len(names))))
+        counts: Counter[Cell] = Counter()
+        place = _place_of_verdicts(names)
         for sheet, columns in parts:
             filled.add(sheet, list(map("".join, spelled(columns, spellings))))
+            if place is not None and about is not None:
+                counts.update(columns[place])
             yield b""
-        yield from _zipped(names, filled.all)
+        summary = None if about is None else [*about, *_counted(counts)]
+        yield from _zipped(names, filled.all, summary)
+
+
+def _place_of_verdicts(names: Sequence[str]) -> int | None:
+    """Say which column has the verdicts; None if none has."""
+    return next((place for place, name in enumerate(names) if name in _VERDICTS), None)
+
+
+def _counted(counts: Counter[Cell]) -> list[tuple[str, Cell]]:
+    """List how many rows have which verdict, the worst first."""
+    known = sorted(counts.items(), key=lambda each: (_ORDER.get(str(each[0]), len(_ORDER)), str(each[0])))
+    return [(str(verdict), number) for verdict, number in known]
 
 
 class _Sheet:
@@ -130,9 +166,11 @@ def _numbered(name: str, part: int) -> str:
     return f"{name.removesuffix('1')}{part}" if name.endswith("1") else f"{name} {part}"
 
 
-def _zipped(columns: Sequence[str], sheets: Sequence[_Sheet]) -> Iterator[bytes]:
+def _zipped(
+    columns: Sequence[str], sheets: Sequence[_Sheet], summary: Sequence[tuple[str, Cell]] | None
+) -> Iterator[bytes]:
     """Yield the workbook of headings, with the rows of each sheet in their places."""
-    headings = _headings(columns, [sheet.name for sheet in sheets])
+    headings = _headings(columns, sheets, summary)
     sheet_of = {f"xl/worksheets/sheet{number}.xml": sheet for number, sheet in enumerate(sheets, 1)}
     written = _Written()
     with ZipFile(written, "w", ZIP_DEFLATED) as book:
@@ -146,18 +184,42 @@ def _zipped(columns: Sequence[str], sheets: Sequence[_Sheet]) -> Iterator[bytes]
     yield written.taken()
 
 
-def _headings(columns: Sequence[str], names: Iterable[str]) -> ZipFile:
-    """Make a workbook of sheets that have headings alone."""
+def _headings(
+    columns: Sequence[str], sheets: Sequence[_Sheet], summary: Sequence[tuple[str, Cell]] | None
+) -> ZipFile:
+    """Make a workbook of sheets that have headings alone, with filters, widths and colours."""
     import xlsxwriter
 
     file = BytesIO()
     with xlsxwriter.Workbook(file, _OPTIONS) as book:
         bold = book.add_format({"bold": True})
-        for name in names:
-            sheet = book.add_worksheet(name)
+        colours = {name: book.add_format(_FORMATS[name]) for name in _FORMATS}
+        for filled in sheets:
+            sheet = book.add_worksheet(filled.name)
             sheet.freeze_panes(1, 0)
             sheet.write_row(0, 0, columns, bold)
+            sheet.autofilter(0, 0, filled.count, len(columns) - 1)
+            for place, name in enumerate(columns):
+                sheet.set_column(place, place, _width(name))
+            if (judged := _place_of_verdicts(columns)) is not None:
+                for verdict, look in colours.items():
+                    rule = {"type": "cell", "criteria": "==", "value": f'"{verdict}"', "format": look}
+                    sheet.conditional_format(1, judged, max(1, filled.count), judged, rule)
+        if summary is not None:
+            sheet = book.add_worksheet(SUMMARY)
+            sheet.set_column(0, 0, 18, bold)
+            sheet.set_column(1, 1, 90)
+            for row, (title, value) in enumerate(summary):
+                sheet.write_string(row, 0, _fitting(title), colours.get(title))
+                write = sheet.write_number if isinstance(value, int) else sheet.write_string
+                write(row, 1, value if isinstance(value, int) else _fitting(str(value)))
     return ZipFile(file)
+
+
+def _width(name: str) -> int:
+    """Return how wide a column is, in characters."""
+    wide = (width for part, width in _WIDE.items() if part in name.lower())
+    return next(wide, max(11, len(name) + 4))
 
 
 def _with_rows(empty: bytes, sheet: _Sheet, width: int) -> Iterator[bytes]:

@@ -22,7 +22,7 @@ def test_a_cell_of_the_board_leads_to_the_tree_by_keyboard(dashboard: Dashboard,
     cell = page.locator('[data-comparison="1"] .board-cell.v-error').last
     expect(cell).to_be_focused()
     expect(cell).to_be_in_viewport()
-    node = cell.inner_text().strip().rpartition(".")[2]
+    node = cell.locator(".name").inner_text().strip().rpartition(".")[2]
     page.keyboard.press("Enter")
     page.wait_for_url(re.compile(r"/c/1/s/\d+/tree"))
     expect(page.locator('[role="row"][aria-selected="true"]')).to_have_class(re.compile("v-error"))

@@ -41,8 +41,9 @@ def table(client: TestClient, comparison: int, columns: str, written: str = "csv
     content = io.BytesIO(answer.content)
     if written == "csv":
         return pd.read_csv(content, **kept)
-    sheets = pd.read_excel(content, sheet_name=None, **kept).values()
-    whole = pd.concat([sheet for sheet in sheets if len(sheet)])
+    sheets = pd.read_excel(content, sheet_name=None, **kept)
+    sheets.pop("Summary", None)
+    whole = pd.concat([sheet for sheet in sheets.values() if len(sheet)])
     return whole.sort_values("data_id", ignore_index=True) if columns == "msit" else whole
 
 

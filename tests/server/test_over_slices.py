@@ -9,7 +9,9 @@ import pytest
 from fastapi.testclient import TestClient
 from working import wait_until, worker
 
+from firstdrift.catalogue.comparisons.board import Profile
 from firstdrift_server.app import create_app
+from firstdrift_server.board.sparks import spark_of
 from firstdrift_server.parts.svg import Scale, path_of
 from firstdrift_server.settings import settings_from
 
@@ -121,3 +123,56 @@ def test_numbers_that_no_logarithm_shows_lie_at_the_edges() -> None:
     assert (scale.y(0.0), scale.y(float("inf")), scale.y(float("nan"))) == (100.0, 10.0, 10.0)
     assert 10.0 < scale.y(1e-3) < scale.y(1e-6) < 100.0
     assert path_of([(0, 1), None, (2, 3), (4, 5)]) == "M0 1M2 3L4 5"
+
+
+def test_a_pair_of_statistics_is_drawn_from_minimum_to_maximum_on_both_sides(client: TestClient) -> None:
+    row = row_of(client, RANKS, 1, "Distributed.all_reduce.0.forward")
+    output = next(pair for pair in node(client, RANKS, 1, row)["pairs"] if pair["key"] == "output.0")
+    drawn, golden, target = output["whiskers"], output["golden"], output["target"]
+    assert drawn["ratio"] == pytest.approx(target["norm"] / golden["norm"])
+    assert drawn["target"]["low"] < drawn["golden"]["low"] < drawn["golden"]["mean"] < drawn["golden"]["high"]
+    page = client.get(f"/c/{RANKS}/s/1/n/{row}", headers=HTML).text
+    assert page.count('class="whisker of-golden"') == page.count('class="whisker of-target"') == 2
+    rows = re.findall(r'<tr class="of-(golden|target)">', page)
+    assert rows == ["golden", "target"] * 2, "golden and target in rows below each other"
+
+
+def test_where_values_were_saved_no_statistics_are_drawn(client: TestClient) -> None:
+    pairs = node(client, TOKENS, 3, row_of(client, TOKENS, 3, first_bad(client, TOKENS)["target"]))["pairs"]
+    assert pairs
+    assert all(pair["whiskers"] is None for pair in pairs)
+
+
+def test_the_errors_of_layers_are_drawn_against_depth_and_lead_to_the_tree(client: TestClient) -> None:
+    page = client.get(f"/c/{TOKENS}?slice=3", headers=HTML).text
+    picture = re.search(r'id="depth-title".*?</svg>', page, re.DOTALL)
+    assert picture is not None
+    assert picture[0].count('class="point') == 5, "four layers and the last output"
+    assert len(re.findall(rf'href="/c/{TOKENS}/s/3/tree\?row=\d+"', picture[0])) == 5
+    assert picture[0].count('aria-current="true"') == 1, "where the first bad node lies"
+
+
+def test_what_is_copied_as_markdown_has_its_link(client: TestClient) -> None:
+    page = client.get(f"/c/{TOKENS}", headers=HTML).text
+    copied = re.search(r'<pre id="markdown" hidden>(.*?)</pre>', page, re.DOTALL)
+    assert copied is not None
+    assert f"](/c/{TOKENS})" in copied[1]
+    assert re.search(rf"\]\(/c/{TOKENS}/s/3/tree\?row=\d+\)", copied[1])
+    row = row_of(client, TOKENS, 3, first_bad(client, TOKENS)["target"])
+    address = f"/c/{TOKENS}/s/3/n/{row}"
+    assert f"]({address})" in client.get(address, headers=HTML).text
+
+
+def test_cells_of_the_board_have_their_error_and_a_line_of_their_layers(client: TestClient) -> None:
+    found = client.get(f"/board.json?c={TOKENS}").json()["rows"][0]["cells"]
+    assert found[3]["numbers"]["error"] > 0.01
+    assert [bool(cell["numbers"]["spark"]) for cell in found] == [True] * 8
+    page = client.get(f"/board?c={TOKENS}", headers=HTML).text
+    assert page.count('class="picture spark"') == 8
+
+
+def test_a_line_of_layers_has_two_ends() -> None:
+    assert spark_of(Profile(0.1, (0.1, None), 0.01)) is None
+    drawn = spark_of(Profile(0.1, (1e-6, None, 0.1), 1e-3))
+    assert drawn is not None
+    assert drawn.path.count("M") == 2

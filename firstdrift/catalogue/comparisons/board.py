@@ -8,11 +8,13 @@ from msgspec import Struct
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
+from firstdrift.catalogue.comparisons.overview import overviews_of
 from firstdrift.catalogue.comparisons.records import Comparison
 from firstdrift.catalogue.tables import BAD, ComparisonEntry, MatchSetVersionEntry, SliceEntry, SlicePairEntry
 from firstdrift.groups import gathered
 from firstdrift.model.slice import Coordinates
 from firstdrift.verdict.judgement import Finding, Verdict
+from firstdrift.verdict.limit import limit_of_nodes
 
 
 class Outcome(Struct, frozen=True):
@@ -81,6 +83,31 @@ def outcomes(session: Session, comparison_ids: Collection[int]) -> dict[int, lis
             )
         )
     return dict(found)
+
+
+class Profile(Struct, frozen=True):
+    """The numbers of a slice: the error of its logits, or last output, and those of its layers, in order."""
+
+    error: float | None
+    layers: tuple[float | None, ...]
+    limit: float | None
+
+
+def profiles(session: Session, comparison_id: int, positions: Collection[int]) -> dict[int, Profile]:
+    """Give the numbers of some slices of a comparison, by their positions."""
+    overviews = overviews_of(session, comparison_id, positions)
+    asked = select(SlicePairEntry.position, SlicePairEntry.judgement).where(
+        SlicePairEntry.comparison_id == comparison_id, SlicePairEntry.position.in_(positions)
+    )
+    return {
+        position: Profile(
+            judged.logits_error,
+            tuple(layer.output_error for layer in overviews[position].layers),
+            limit_of_nodes([judged]),
+        )
+        for position, judged in session.execute(asked)
+        if position in overviews
+    }
 
 
 def _place(where: Coordinates) -> tuple[int | None, ...]:

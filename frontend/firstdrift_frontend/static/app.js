@@ -83,12 +83,18 @@ function textOf(selection) {
   return fragment.textContent?.trim() ?? "";
 }
 
+/**
+ * Have the links of Markdown lead here from everywhere.
+ * @param {string} text
+ */
+const withOrigin = (text) => text.replaceAll("](/", `](${location.origin}/`);
+
 document.addEventListener("click", (event) => {
   const button = around(event, "[data-copy], [data-copy-from], [data-copy-link], [data-theme-toggle]");
   if (!button) return;
   const { copy: text, copyFrom, copyLink } = button.dataset;
   if (text !== undefined) copy(text);
-  else if (copyFrom !== undefined) copy(`${document.querySelector(copyFrom)?.textContent?.trim()}\n`);
+  else if (copyFrom !== undefined) copy(withOrigin(`${document.querySelector(copyFrom)?.textContent?.trim()}\n`));
   else if (copyLink !== undefined) copy(new URL(copyLink || location.href, location.href).href);
   else toggleTheme();
 });

@@ -16,6 +16,7 @@ from firstdrift.groups import gathered
 from firstdrift.model.node import Direction
 from firstdrift.verdict.judgement import Finding
 from firstdrift.wording.message import Message
+from firstdrift_server.board.sparks import Numbers, numbers_of
 from firstdrift_server.parts.addresses import comparison_address, tree_address, with_query
 from firstdrift_server.parts.summary import ComparisonSummary, comparison_summary
 from firstdrift_server.validation import require_known
@@ -71,6 +72,7 @@ class Cell(Struct, frozen=True):
         slice: position of the slice.
         slices: so many share the coordinate; `bad_slices` of them are bad.
         change: what has become of it since the run before, if that is asked for.
+        numbers: its error, and those of its layers; None of cells for which there is no room.
     """
 
     verdict: str
@@ -83,6 +85,7 @@ class Cell(Struct, frozen=True):
     bad_slices: int
     address: str
     change: str | None = None
+    numbers: Numbers | None = None
 
     @property
     def look(self) -> tuple[str | None, ...]:
@@ -176,8 +179,9 @@ def board_view(session: Session, asked: Asked) -> BoardView:
         groups = _alike(lines, columns)
     kept = [group[0] for group in groups]
     shown = columns[:MOST_COLUMNS]
+    rows = [_row(group[0], shown, alike=len(group) - 1) for group in groups]
     return BoardView(
-        rows=[_row(group[0], shown, alike=len(group) - 1) for group in groups],
+        rows=_with_numbers(session, rows),
         columns=shown,
         axis=axis,
         sort=asked.sort,
@@ -196,6 +200,18 @@ def board_view(session: Session, asked: Asked) -> BoardView:
         is_live=any(line.summary.job.is_open for line in kept),
         changes=_count_changes(kept) if asked.news else None,
     )
+
+
+def _with_numbers(session: Session, rows: Sequence[BoardRow]) -> list[BoardRow]:
+    """Add the numbers of the cells that are shown, as far as there is room."""
+    numbers = numbers_of(session, {row.id: [cell.slice for cell in row.cells if cell] for row in rows})
+    return [
+        replace(
+            row,
+            cells=[cell and replace(cell, numbers=numbers[row.id].get(cell.slice)) for cell in row.cells],
+        )
+        for row in rows
+    ]
 
 
 def _lines(session: Session, comparisons: Sequence[Comparison], asked: Asked) -> tuple[str, list[Line]]:

@@ -25,6 +25,7 @@ from firstdrift.wording.message import Message
 from firstdrift_frontend.metric_names import METRICS, Metric
 from firstdrift_server.comparison.charts import SCALES, scale_of
 from firstdrift_server.comparison.data import NOTHING_YET, notes_of
+from firstdrift_server.comparison.depth import Depth, depth_of
 from firstdrift_server.comparison.evidence import Evidence, evidence_of
 from firstdrift_server.comparison.heat_map import LayersTable, axes_of, layers_table
 from firstdrift_server.comparison.progress import findings_so_far, slices_expected
@@ -195,6 +196,7 @@ class ComparisonView(ComparisonSummary, frozen=True, kw_only=True):
         unpaired: which slices one dump alone has.
         edit: address of the form for a new comparison, filled in as for this one.
         slices: so many have been compared, of as many as are `expected`.
+        depth: the errors of the selected slice against depth; None if it has too few layers.
         has_points: whether a chart of nodes has anything to show.
         changes: dumps that have changed since; None if nobody asked.
         growing: dumps that are still being written.
@@ -222,6 +224,7 @@ class ComparisonView(ComparisonSummary, frozen=True, kw_only=True):
     strip: StripView
     layers: LayersView
     selected: SliceView | None
+    depth: Depth | None
     amplified: list[Amplified]
     has_points: bool
     drawn: Drawn
@@ -268,6 +271,7 @@ def comparison_view(
         strip=_strip_view(comparison.id, strip, wanted, selected),
         layers=_layers_view(session, comparison.id, slices, findings, wanted),
         selected=_slice_view(comparison.id, selected, slices) if selected else None,
+        depth=depth_of(session, selected) if selected else None,
         amplified=_amplified(session, selected) if selected else [],
         has_points=selected is None or has_points(session, selected.id),
         drawn=_drawn(comparison, slices, wanted, selected),

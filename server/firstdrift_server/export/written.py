@@ -9,11 +9,13 @@ from sqlalchemy.orm import Session
 
 from firstdrift.catalogue.comparisons.export_columns import stored_columns
 from firstdrift.catalogue.comparisons.export_rows import richest_kind, stored_lines
+from firstdrift.catalogue.comparisons.records import get_comparison
 from firstdrift.catalogue.engine import open_engine, reading
 from firstdrift.comparison.table import COLUMNS
-from firstdrift.exports.spreadsheets import csv_of_columns, csv_text, xlsx_bytes, xlsx_of_columns
+from firstdrift.exports.spreadsheets import about_pairs, csv_of_columns, csv_text, xlsx_bytes, xlsx_of_columns
 from firstdrift.exports.tool_tables import layout_of
 from firstdrift.paths import encodable
+from firstdrift.wording.text import text_of
 from firstdrift_server.export.wanted import Columns, Format, Wanted
 
 Item = TypeVar("Item")
@@ -44,13 +46,19 @@ def _table(session: Session, wanted: Wanted) -> Iterator[bytes]:
     if wanted.columns is Columns.FIRSTDRIFT:
         columns = _begun(stored_columns(session, wanted.comparison))
         if wanted.written is Format.XLSX:
-            return xlsx_of_columns(COLUMNS, columns)
+            return xlsx_of_columns(COLUMNS, columns, _about(session, wanted))
         return (piece.encode() for piece in csv_of_columns(COLUMNS, columns))
     layout = layout_of(wanted.columns, richest_kind(session, wanted.comparison))
     lines = _begun(stored_lines(session, wanted.comparison))
     if wanted.written is Format.XLSX:
         return xlsx_bytes(layout, lines)
     return (piece.encode() for piece in csv_text(layout, lines))
+
+
+def _about(session: Session, wanted: Wanted) -> list[tuple[str, str]]:
+    known = get_comparison(session, wanted.comparison)
+    finding = text_of(known.findings.summary, wanted.language) if known.findings else ""
+    return about_pairs(str(known.golden_path), str(known.target_path), known.options.rules, finding)
 
 
 def _begun(items: Iterator[Item]) -> Iterator[Item]:

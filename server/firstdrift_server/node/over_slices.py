@@ -37,7 +37,7 @@ class Point(Struct, frozen=True):
     """The node in one slice; without an address it is not there."""
 
     slice: int
-    slice_name: Message
+    name: Message
     label: str
     x: float
     y: float | None
@@ -152,7 +152,7 @@ def _point(pair: SliceLabel, axis: str, found: _Found | None, scale: Scale, x: f
     error = found.error if found else None
     return Point(
         slice=pair.position,
-        slice_name=pair.target.name(),
+        name=pair.target.name(),
         label=str(pair.position if coordinate is None else coordinate),
         x=x,
         y=None if error is None else scale.y(error),

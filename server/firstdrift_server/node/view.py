@@ -27,6 +27,7 @@ from firstdrift_frontend.metric_names import METRICS, Metric
 from firstdrift_server.context import Context
 from firstdrift_server.node.from_rank import FromRank, from_rank
 from firstdrift_server.node.over_slices import OverSlices, over_slices
+from firstdrift_server.node.whiskers import Whiskers, whiskers_of
 from firstdrift_server.notes.view import notes_view
 from firstdrift_server.parts.addresses import (
     comparison_address,
@@ -91,6 +92,7 @@ class PairView(PairJudgement, frozen=True, kw_only=True):
     Attributes:
         remark: why it was not compared, or how.
         details: what has no column.
+        whiskers: its statistics as a picture, where no values were saved on both sides.
         key: by which it can be asked for; `closer` is the address that shows it from near.
     """
 
@@ -104,6 +106,7 @@ class PairView(PairJudgement, frozen=True, kw_only=True):
     remark: Message | None
     metrics: Mapping[str, float | int | None]
     details: Sequence[tuple[Message, Any]]
+    whiskers: Whiskers | None
     key: str
     closer: str
 
@@ -236,13 +239,16 @@ def _columns(pairs: Sequence[PairView]) -> tuple[str, ...]:
 
 def _pair_view(pair: Pair, key: str, address: str) -> PairView:
     plan, measured = pair.plan, pair.measurement
+    golden, target = _tensor(plan.golden, measured.golden), _tensor(plan.target, measured.target)
+    of_statistics = measured.kind is MeasurementKind.STATISTICS
     return PairView(
         **asdict(pair.judgement),
         index=pair.index,
         golden_node=plan.golden_node,
         target_node=plan.target_node,
-        golden=_tensor(plan.golden, measured.golden),
-        target=_tensor(plan.target, measured.target),
+        golden=golden,
+        target=target,
+        whiskers=whiskers_of(golden, target) if of_statistics else None,
         transform=plan.transform,
         kind=measured.kind,
         remark=plan.incomparable or measured.reason,

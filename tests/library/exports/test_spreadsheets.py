@@ -4,6 +4,7 @@ import csv
 import math
 import os
 import tempfile
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import openpyxl
 import pytest
 from library.dumps.hostile_names import KEY, NAMES, write_hostile_dumps
 from library.dumps.msprobe_samples import module, tensor, write_dump
+from openpyxl.utils import get_column_letter
 
 from firstdrift import Report, compare
 from firstdrift.comparison.table import COLUMNS
@@ -19,6 +21,7 @@ from firstdrift.exports import workbook
 from firstdrift.exports.spreadsheets import write_csv, write_xlsx
 from firstdrift.exports.tool_tables import LAYOUTS, layout_of_report
 from firstdrift.processes.copies import allow_copies
+from firstdrift.wording.text import text_of
 
 
 @pytest.fixture(scope="module")
@@ -188,3 +191,26 @@ def test_a_csv_file_is_the_same_whoever_writes_its_slices(
     finally:
         allow_copies(0)
     assert (tmp_path / "alone.csv").read_bytes() == (tmp_path / "shared.csv").read_bytes()
+
+
+def test_a_workbook_has_filters_widths_colours_and_a_summary(
+    compared: Callable[[str, str], Report], tmp_path: Path
+) -> None:
+    report = compared("msprobe/llama_stat_mix_perturb/golden", "msprobe/llama_stat_mix_perturb/target")
+    write_xlsx(report, tmp_path / "book.xlsx")
+    book = openpyxl.load_workbook(tmp_path / "book.xlsx")
+    table, summary = book["Sheet1"], book["Summary"]
+    assert book.sheetnames[0] == "Sheet1", "whoever reads the first sheet gets the table"
+    assert table.auto_filter.ref == table.dimensions
+    headings = [cell.value for cell in table[1]]
+    verdicts = get_column_letter(headings.index("verdict") + 1)
+    node = headings.index("target_node") + 1
+    widths = [each.width for each in table.column_dimensions.values() if each.min <= node <= each.max]
+    assert widths[0] > 40
+    coloured = [str(found.sqref) for found in table.conditional_formatting]
+    assert coloured == [f"{verdicts}2:{verdicts}{table.max_row}"]
+    said = {row[0]: row[1] for row in summary.iter_rows(values_only=True)}
+    assert said["finding"] == text_of(report.findings.summary)
+    assert (said["golden"], said["rules"]) == (report.golden.path, "firstdrift")
+    in_table = Counter(cell.value for cell in table[verdicts][1:])
+    assert {name: said.get(name) for name in in_table} == in_table
