@@ -22,7 +22,7 @@ from firstdrift.dumps.storage.tensor_data import read_headers
 from firstdrift.errors import DumpUnreadableError, TensorUnreadableError
 from firstdrift.groups import grouped, known, not_in
 from firstdrift.model.slice import Dump, Slice, SliceListing, Unfinished
-from firstdrift.model.tensor import DataLocation
+from firstdrift.model.tensor import DataLocation, TensorRecord
 from firstdrift.wording.message import Message
 from firstdrift.wording.phrases import within
 
@@ -160,12 +160,15 @@ def _lacks(read: Slice) -> Iterator[Message]:
     records = [record for node in read.nodes for record in node.tensors]
     problems += known(record.problem for record in records)
     yield from (problem for problem in problems if _is_of(problem, _LACKING))
-    for record in records:
-        at = record.location
-        if at is not None and is_fresh(written_at(at.file) / 1e9, _JUST_NOW_SECONDS):
-            problem = record.problem or _problem_of_header(at)
-            if problem is not None and _is_of(problem, _CUT):
-                yield problem
+    yield from (problem for problem in known(map(_new_problem, records)) if _is_of(problem, _CUT))
+
+
+def _new_problem(record: TensorRecord) -> Message | None:
+    """Say what is wrong with a tensor whose file was written a moment ago."""
+    at = record.location
+    if at is None or not is_fresh(written_at(at.file) / 1e9, _JUST_NOW_SECONDS):
+        return None
+    return record.problem or _problem_of_header(at)
 
 
 def _problem_of_header(at: DataLocation) -> Message | None:

@@ -91,19 +91,21 @@ def _other_operator(row: TreeRow) -> Iterator[Message]:
 
 def _called_inside(rows: Sequence[TreeRow], row: TreeRow) -> Iterator[Message]:
     """Say which operators one run alone calls inside a node that both runs have by one name."""
-    if not row.golden or row.golden != row.target:
-        return
-    alone = [
-        other
-        for other in rows[row.index + 1 : row.last + 1]
-        if other.match is None and other.kind is API and other.direction is row.direction
-    ]
+    alone = _alone_inside(rows, row) if row.golden and row.golden == row.target else []
     if len(alone) > _SHOWN:
         return
     for side in ("target", "golden"):
         called = dict.fromkeys(operator_family(one.type_name) for one in alone if one.side == side)
         if called:
             yield Message.of("cause.calls", side=side_named(side), operators=tuple(called))
+
+
+def _alone_inside(rows: Sequence[TreeRow], row: TreeRow) -> list[TreeRow]:
+    return [
+        other
+        for other in rows[row.index + 1 : row.last + 1]
+        if other.match is None and other.kind is API and other.direction is row.direction
+    ]
 
 
 def _non_finite_weights(evidence: Evidence, row: TreeRow) -> Iterator[Message]:

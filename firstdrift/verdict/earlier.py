@@ -68,19 +68,26 @@ class Earlier:
                 self._roundoff = max(self._roundoff, judged.roundoff)
         if judged.origins:
             self._first_origin = min(self._first_origin or at, at)
-            if judged.level is not None and judged.rules == OWN_RULES:
-                fault = at, Fault(judged.origins[0].target, judged.level)
-                self._faults[rank] = min(self._faults.get(rank, fault), fault)
+            self._add_fault(judged)
         if not _is_alike(judged):
             self._first_unlike = min(self._first_unlike or at, at)
         if judged.choice if judged.training is None else judged.choice is not None:
             self._choices[rank].append(judged)
         if judged.training is not None:
-            self.has_training = True
-            trained = self._trained[rank]
-            trained.setdefault(at, judged.training)
-            for old in sorted(trained)[:-_TIMES_KEPT]:
-                del trained[old]
+            self._add_training(at, rank, judged.training)
+
+    def _add_fault(self, judged: SliceJudgement) -> None:
+        if judged.level is not None and judged.rules == OWN_RULES:
+            rank = _rank(judged.coordinates)
+            fault = time_of(judged.coordinates), Fault(judged.origins[0].target, judged.level)
+            self._faults[rank] = min(self._faults.get(rank, fault), fault)
+
+    def _add_training(self, at: When, rank: int, training: Training) -> None:
+        self.has_training = True
+        trained = self._trained[rank]
+        trained.setdefault(at, training)
+        for old in sorted(trained)[:-_TIMES_KEPT]:
+            del trained[old]
 
     def bearing_on(self, at: Coordinates) -> "Earlier":
         """Leave out what has no bearing on the slice at some coordinates: to be sent to where it is judged.

@@ -69,6 +69,11 @@ class AllSlices:
         return _with_slices(_origins(comparable, inputs))
 
     @cached_property
+    def _bad_tokens(self) -> list[Finding]:
+        tokens = known(map(first_bad_token, self._series))
+        return sorted(tokens, key=lambda token: token.coordinates.sort_key())
+
+    @cached_property
     def _drift(self) -> SliceJudgement | None:
         """The first slice whose output drifted, where no error begins at a node."""
         return None if self._origins else _gradual_drift(self._by_input[1])
@@ -106,15 +111,12 @@ class AllSlices:
         if settled and settled[0].rules == BITWISE:
             return conclude_bitwise(settled)
         ordered, inputs, origins = in_order(settled), self._by_input[0], self._origins
-        bad_tokens = known(map(first_bad_token, self._series))
-        bad_tokens.sort(key=lambda token: token.coordinates.sort_key())
+        bad_tokens = self._bad_tokens
         bad_token, bad_node = next(iter(bad_tokens), None), next(iter(origins), None)
         suspects = list(self._drifted.values()) or _suspects(origins)
         systematic = _systematic(ordered)
         rank = self._rank(bad_tokens, ordered)
-        if bad_node is not None and bad_node.cause and rank is not None and rank.id == "rank.began":
-            only = Message.of("cause.only_rank", rank=bad_node.coordinates.rank)
-            bad_node = replace(bad_node, cause=(*bad_node.cause, only))
+        bad_node = None if bad_node is None else _with_rank(bad_node, rank)
         return Findings(
             summary=summarise(bad_token, bad_node, self._drift, inputs, ordered, systematic),
             first_bad_token=bad_token,
@@ -125,7 +127,7 @@ class AllSlices:
             overflow=tuple(overflow for judged in ordered for overflow in judged.overflow),
             systematic=systematic,
             ties=sum((one.ties for one in ordered), Ties()).said,
-            unlike=ordered[0].unlike if ordered and all(judged.unlike for judged in ordered) else None,
+            unlike=_unlike(ordered),
         )
 
     def _rank(self, bad_tokens: Sequence[Finding], ordered: Sequence[SliceJudgement]) -> Message | None:
@@ -135,6 +137,18 @@ class AllSlices:
         if rank is None and bad_tokens:
             return rank_of_token(bad_tokens[0], bad_tokens, ordered)
         return rank
+
+
+def _unlike(ordered: Sequence[SliceJudgement]) -> Message | None:
+    return ordered[0].unlike if ordered and all(judged.unlike for judged in ordered) else None
+
+
+def _with_rank(bad_node: Finding, rank: Message | None) -> Finding:
+    """Say beside the cause of a finding that it is there on one rank alone."""
+    if not bad_node.cause or rank is None or rank.id != "rank.began":
+        return bad_node
+    only = Message.of("cause.only_rank", rank=bad_node.coordinates.rank)
+    return replace(bad_node, cause=(*bad_node.cause, only))
 
 
 def judge_after(

@@ -70,16 +70,13 @@ def judge_rows(
     ):
         verdicts = [pairs[index].verdict for index in error.pairs]
         verdicts += _own_verdict(own, own_rules=own_rules)
-        is_healed = node_class is _HEALED
-        verdict = max(verdicts, key=_SEVERITIES.__getitem__, default=_PASS)
-        verdict = _WARNING if own_rules and is_healed else verdict
-        is_still_wrong = is_healed and verdict is _ERROR  # as another tool says
+        verdict, shown_class = _agreeing(verdicts, node_class, own_rules=own_rules)
         is_left_over = row.match is None and own.node_class is _UNMATCHED
         reasons = left_over[row.index] if is_left_over else own.reasons or _first_reasons(error, pairs)
         judged.append(
             RowJudgement(
                 verdict=verdict,
-                node_class=NodeClass.PROPAGATED if is_still_wrong else node_class,
+                node_class=shown_class,
                 reasons=reasons,
                 input_error=error.input,
                 parameter_error=error.parameter,
@@ -90,6 +87,18 @@ def judge_rows(
             )
         )
     return judged
+
+
+def _agreeing(
+    verdicts: Sequence[Verdict], node_class: NodeClass, *, own_rules: bool
+) -> tuple[Verdict, NodeClass]:
+    """Return verdict and class of a row: none has recovered and fails, as another tool may say."""
+    verdict = max(verdicts, key=_SEVERITIES.__getitem__, default=_PASS)
+    if node_class is not _HEALED:
+        return verdict, node_class
+    if own_rules:
+        return _WARNING, node_class
+    return verdict, NodeClass.PROPAGATED if verdict is _ERROR else node_class
 
 
 def shown_of(evidence: Evidence, judged: Sequence[RowJudgement]) -> list[RowJudgement]:

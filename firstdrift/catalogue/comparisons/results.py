@@ -141,7 +141,7 @@ def _stale(session: Session, entry: ComparisonEntry, slice_ids: Sequence[tuple[i
     wanted = dict(enumerate(slice_ids))
     fitting = [one for one in found if one.complete and wanted.get(one.position) == one[2:4]]
     there = {one.position for one in fitting if one.revision == entry.revision}
-    first_new = next((position for position in wanted if position not in there), len(wanted))
+    first_new = min(wanted.keys() - there, default=len(wanted))
     kept = {one.id for one in fitting if one.revision != entry.revision or one.position < first_new}
     return [one.id for one in found if one.id not in kept]
 

@@ -1,7 +1,7 @@
 """What the first bad node shows in one look: error in against error out, the limit, and what to do next."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from msgspec import Struct
@@ -11,6 +11,7 @@ from firstdrift.catalogue.comparisons.records import Comparison
 from firstdrift.catalogue.comparisons.slice_pairs import SlicePair
 from firstdrift.catalogue.comparisons.tree import Row, get_row
 from firstdrift.exports.capture import capture_config
+from firstdrift.groups import seconds
 from firstdrift_server.parts.addresses import node_address
 
 _ORDERS: Final = 6.0
@@ -51,22 +52,24 @@ class Evidence(Struct, frozen=True):
 def evidence_of(session: Session, comparison: Comparison, slices: Sequence[SlicePair]) -> Evidence | None:
     """Lay out what the first bad node shows; None if there is none, or its slice is not there."""
     finding = comparison.findings.first_bad_node if comparison.findings is not None else None
-    here = next((pair for pair in slices if finding and pair.target == finding.coordinates), None)
+    here = {pair.target: pair for pair in slices}.get(finding.coordinates) if finding else None
     if finding is None or here is None:
         return None
-    row = get_row(session, here.id, finding.row)
-    limit = finding.confidence.limit if finding.confidence is not None else None
-    known = _errors(row)
-    top = max((error for _, error in known if math.isfinite(error)), default=0.0)
-    top = max(top, limit or 0.0) or 1.0
-    format_ = comparison.target.format if comparison.target is not None else ""
+    limit = finding.confidence.limit if finding.confidence else None
+    errors = _errors(get_row(session, here.id, finding.row))
+    top = _top((limit or 0.0, *seconds(errors)))
     return Evidence(
-        bars=tuple(Bar(of, error, _share(error, top), _is_beyond(error, limit)) for of, error in known),
+        bars=tuple(Bar(of, error, _share(error, top), _is_beyond(error, limit)) for of, error in errors),
         limit=limit,
         limit_share=None if limit is None else _share(limit, top),
         node=node_address(comparison.id, here.position, finding.row),
-        capture=capture_config(finding, format_),
+        capture=capture_config(finding, comparison.target.format) if comparison.target else None,
     )
+
+
+def _top(errors: Iterable[float]) -> float:
+    """Return the error whose bar takes the whole width."""
+    return max(filter(math.isfinite, errors), default=0.0) or 1.0
 
 
 def _errors(row: Row) -> list[tuple[str, float]]:
