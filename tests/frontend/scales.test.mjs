@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { placeOf, valueAt } from "../../frontend/firstdrift_frontend/static/rules/scales.js";
+import { countAbove, placeOf, valueAt } from "../../frontend/firstdrift_frontend/static/rules/scales.js";
 
 const KINDS = [
   [undefined, { usual: 3, least: 0.001, most: 1e6 }],
@@ -27,4 +27,9 @@ for (const [scale, threshold] of KINDS) {
 test("a value beyond the slider leaves it at its end", () => {
   assert.equal(placeOf(1e9, undefined, { usual: 3, least: 0, most: 1e12 }), 1000);
   assert.equal(placeOf(0, undefined, { usual: 3, least: 0, most: 1e12 }), 0);
+});
+
+test("what is counted above a limit lies beyond where its slider stands", () => {
+  assert.deepEqual(countAbove([[0, 3], [500, 2], [501, 4]], 500), { above: 4, total: 9 });
+  assert.deepEqual(countAbove([], 500), { above: 0, total: 0 });
 });

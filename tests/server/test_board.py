@@ -7,9 +7,11 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 from messages import stated
+from msgspec.structs import replace
 from working import wait_until, worker
 
 from firstdrift.catalogue.comparisons.board import Outcome
+from firstdrift.catalogue.comparisons.records import get_comparison
 from firstdrift.model.slice import Coordinates
 from firstdrift.verdict.judgement import Verdict
 from firstdrift_server.app import create_app
@@ -117,6 +119,15 @@ def test_what_is_alike_is_hidden_when_only_differences_are_asked_for(client: Tes
     assert found["columns"] == list(range(first, len(everything["columns"])))
     assert (found["alike_columns"], found["alike_rows"]) == (first, 1)
     assert [(row["id"], row["alike"]) for row in found["rows"]] == [(3, 1), (2, 0)]
+
+
+def test_only_runs_of_one_target_are_alike(client: TestClient, tmp_path: Path) -> None:
+    with client.app.state.context.reading() as session:  # type: ignore[attr-defined]
+        first, second, third = (get_comparison(session, number) for number in (1, 2, 3))
+    assert board._is_same_target(first, third)  # of one folder
+    assert board._is_same_target(first, replace(second, target_path=tmp_path / first.target_path.name))
+    assert not board._is_same_target(first, replace(third, target_path=tmp_path / "elsewhere" / "other"))
+    assert not board._is_same_target(first, replace(third, golden_path=tmp_path))
 
 
 def test_what_is_new_or_fixed_since_the_run_before_is_marked(client: TestClient) -> None:

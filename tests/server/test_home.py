@@ -43,6 +43,25 @@ def test_comparisons_are_sorted_as_asked_for(client: TestClient) -> None:
     assert len(set(ranks)) > 1
 
 
+def test_comparisons_are_filtered_by_how_they_came_out(
+    client: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tones = {comparison["id"]: comparison["tone"] for comparison in shown(client)["comparisons"]}
+    for verdict in {*tones.values()}:
+        found = [number for number, tone in tones.items() if tone == verdict]
+        assert ids(client, f"verdict={verdict}") == found
+        assert ids(client, f"verdict={verdict}&sort=oldest") == found[::-1]
+        assert sorted(ids(client, f"verdict={verdict}&sort=worst")) == sorted(found)
+    assert ids(client, "verdict=nonsense") == [4, 3, 2, 1]
+    missing = next(name for name in home._RANKS if name not in tones.values())
+    page = client.get(f"/?verdict={missing}", headers=HTML).text
+    assert "nothing-found" in stated(page)
+    monkeypatch.setattr(home, "PAGE", 1)
+    often = max(tones.values(), key=[*tones.values()].count)
+    assert f"verdict={often}" in shown(client, f"verdict={often}")["next"]
+    assert address_after(f"/?verdict={often}&q=x", deleted=1) == f"/?q=x&verdict={often}&deleted=1"
+
+
 @pytest.mark.parametrize("sort", ["newest", "oldest", "worst", "name"])
 def test_page_after_page_shows_every_comparison_once(
     client: TestClient, sort: str, monkeypatch: pytest.MonkeyPatch
