@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from firstdrift.catalogue.dumps.single_dump import DumpTree
     from firstdrift.catalogue.matches.match_preview import Bench
     from firstdrift.comparison.single_dump import TensorView
+    from firstdrift_server.likely.entries import LikelyEntry
     from firstdrift_server.questions.pairs import DumpPair
 
 LOOKED_AT_AT_ONCE = 2
@@ -157,6 +158,7 @@ class Context:
         dump_trees: trees of single dumps, by the id of the slice and how much of it was computed.
         computed: statistics of tensors that were computed for a page, by slice, node and position.
         measured: what was measured of slice pairs, by their id and revision.
+        likely: matches that would resolve most, by comparison, match set, their versions and slice.
         pairs: dumps that lie together, by the roots and a while.
         rollouts: what was answered of a rollout and a trainer, by files, their dates and what was asked.
         looking: child processes that look at values of tensors.
@@ -182,6 +184,7 @@ class Context:
     measured: Recent[tuple[int, int], "Measured"] = field(
         default_factory=lambda: Recent(MOST_PAIRS, lambda measured: len(measured.measurements))
     )
+    likely: Recent[Hashable, tuple["LikelyEntry", ...]] = field(default_factory=lambda: Recent(64))
     pairs: Recent[Hashable, tuple["DumpPair", ...]] = field(default_factory=lambda: Recent(2))
     rollouts: Recent[Hashable, dict[str, Any]] = field(
         default_factory=lambda: Recent(MOST_DIFFERENCES, _differences_in)

@@ -12,6 +12,7 @@ from firstdrift_server.export import api as export_api
 from firstdrift_server.graph import page as graph
 from firstdrift_server.help import page as help_page
 from firstdrift_server.home import page as home
+from firstdrift_server.likely import page as likely
 from firstdrift_server.login import page as login
 from firstdrift_server.match import api as match_api
 from firstdrift_server.match import page as match
@@ -73,6 +74,7 @@ PAGES: tuple[APIRouter, ...] = tuple(
         node,
         notes,
         match,
+        likely,
         unmatched,
         login,
     )

@@ -60,6 +60,7 @@ PAGES = {
     "/c/{comparison}/s/{position}/n/{row}": ["/c/1/s/0/n/0", "/c/{near}/s/0/n/5"],
     "/c/{comparison}/s/{position}/unmatched": ["/c/1/s/0/unmatched", "/c/2/s/0/unmatched"],
     "/c/{comparison}/s/{position}/match": ["/c/1/s/0/match", "/c/2/s/0/match?show=all&suggest=1&{picked}"],
+    "/c/{comparison}/s/{position}/likely": ["/c/1/s/0/likely", "/c/2/s/0/likely"],
     "/dumps": ["/dumps?path={unread}"],
     "/dumps/{dump}": ["{dump}"],
     "/dumps/{dump}/overflow": ["{dump}/overflow"],

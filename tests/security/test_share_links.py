@@ -211,6 +211,7 @@ def test_a_visitor_who_may_write_notes_changes_nothing_else(
         "/c/\u0661",
         "/c/1/share",
         "/c/1/s/0/match",
+        "/c/1/s/0/likely",
         "/c/99999999999999999999",
         "/C/1",
         "/api/v1/comparisons/1/links",

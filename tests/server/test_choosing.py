@@ -13,7 +13,7 @@ from fastapi.testclient import TestClient
 from messages import stated
 
 from firstdrift_server.app import create_app
-from firstdrift_server.questions.folders import Entry
+from firstdrift_server.questions.folders import Entry, path_meant
 from firstdrift_server.questions.pairs import pairs_of
 from firstdrift_server.settings import settings_from
 
@@ -208,3 +208,7 @@ def test_what_of_the_options_was_changed_is_said(form: TestClient) -> None:
     fields = {"rules": "msit", "token": "3", "structure_box": "1", "fuzzy_box": "1", "fuzzy": "yes"}
     said = {"rules": "msit", "token": "3", "structure": "no", "fuzzy": "yes"}
     assert view(form, **fields)["changed"] == said
+
+
+def test_without_a_root_a_path_stays_as_it_was_written() -> None:
+    assert path_meant((), "runs/golden") == "runs/golden"

@@ -43,9 +43,20 @@ function keepUpToDate(main) {
 
 // What takes long to find out, such as whether dumps have changed, is asked for once the page is there.
 async function checkLater() {
-  const waiting = /** @type {HTMLElement | null} */ (document.querySelector("[data-check]"));
-  if (waiting?.dataset.check) replaceParts(await fetchPage(waiting.dataset.check), "[data-check]");
+  const waiting = /** @type {NodeListOf<HTMLElement>} */ (document.querySelectorAll("[data-check]"));
+  await Promise.all([...waiting].map(check));
 }
+
+/** @param {HTMLElement} part */
+async function check({ id, dataset }) {
+  if (dataset.check) replaceParts(await fetchPage(dataset.check), `#${id}`);
+}
+
+// What has just been compared may have more to find out.
+document.addEventListener("part", (event) => {
+  const part = /** @type {CustomEvent<HTMLElement>} */ (event).detail;
+  if (part.dataset.check) check(part).catch(explain);
+});
 
 function toggleTheme() {
   const root = document.documentElement;

@@ -15,6 +15,8 @@ from firstdrift.catalogue.comparisons.records import Comparison, get_comparison
 from firstdrift.catalogue.comparisons.slice_pairs import SlicePair, slice_pairs_of
 from firstdrift.catalogue.dumps.following import let_follow
 from firstdrift.catalogue.dumps.records import changed_since, get_dump
+from firstdrift.catalogue.matches.left_over import least_matched
+from firstdrift.catalogue.tables import JobState
 from firstdrift.comparison.report import DumpSummary
 from firstdrift.exports.report_json import counts_object
 from firstdrift.groups import known
@@ -37,6 +39,7 @@ from firstdrift_server.parts.addresses import (
     address,
     comparison_address,
     graph_address,
+    likely_address,
     match_address,
     node_address,
     tree_address,
@@ -44,6 +47,7 @@ from firstdrift_server.parts.addresses import (
 )
 from firstdrift_server.parts.command_line import compare_command
 from firstdrift_server.parts.growth import Growing, growing, set_followed
+from firstdrift_server.parts.match_sets import MatchSetView, ResultsView, match_set_of, results_over
 from firstdrift_server.parts.sentence import (
     Linked,
     finding_address,
@@ -198,6 +202,9 @@ class ComparisonView(ComparisonSummary, frozen=True, kw_only=True):
         slices: so many have been compared, of as many as are `expected`.
         depth: the errors of the selected slice against depth; None if it has too few layers.
         has_points: whether a chart of nodes has anything to show.
+        match_set: whose results these are; None of a comparison that somebody asked for.
+        sets: match sets that are laid over it.
+        likely: address of the matches that would resolve most; None where little is left over.
         changes: dumps that have changed since; None if nobody asked.
         growing: dumps that are still being written.
     """
@@ -229,6 +236,9 @@ class ComparisonView(ComparisonSummary, frozen=True, kw_only=True):
     has_points: bool
     drawn: Drawn
     noted: list[dict[str, Any]]
+    match_set: MatchSetView | None
+    sets: list[ResultsView]
+    likely: str | None
     changes: list[Change] | None
     growing: list[Growing]
 
@@ -276,6 +286,9 @@ def comparison_view(
         has_points=selected is None or has_points(session, selected.id),
         drawn=_drawn(comparison, slices, wanted, selected),
         noted=noted_nodes(session, comparison_id),
+        match_set=(match_set := match_set_of(session, comparison_id)),
+        sets=results_over(session, comparison_id),
+        likely=_likely(comparison, slices, match_set),
         changes=changes,
         growing=_growing(session, comparison),
     )
@@ -291,6 +304,17 @@ def follow_dumps(session: Session, comparison_id: int, stops: bool) -> None:
     paths = [Path(one.path) for one in _growing(session, get_comparison(session, comparison_id))]
     set_followed(session, paths, stops=stops)
     let_follow(session, comparison_id, () if stops else paths)
+
+
+def _likely(
+    comparison: Comparison, slices: Sequence[SlicePair], match_set: MatchSetView | None
+) -> str | None:
+    """Give the address of the matches that would resolve most, where much is left over."""
+    is_old = match_set is not None and not match_set.is_in_force
+    if comparison.state is not JobState.DONE or is_old:
+        return None
+    pair = least_matched(slices, comparison.findings)
+    return None if pair is None else likely_address(comparison.id, pair.position)
 
 
 def _layers_view(

@@ -15,6 +15,7 @@ from firstdrift.groups import positions
 from firstdrift_server.context import Context
 from firstdrift_server.dumps.slices import dump_summary
 from firstdrift_server.parts.addresses import query_of
+from firstdrift_server.parts.match_sets import ResultsView, results_over
 from firstdrift_server.parts.summary import ComparisonSummary, WorkerView, comparison_summary, worker_view
 from firstdrift_server.questions.folders import is_there
 from firstdrift_server.uploads.view import dump_view
@@ -131,6 +132,7 @@ class HomeView(Struct, frozen=True, kw_only=True):
     """A part of the front page.
 
     Attributes:
+        sets: match sets that are laid over comparisons, by the ids of these.
         parts: the address of each part.
         all: the address of the same part without a search.
         verdict: how the comparisons came out that are shown; empty for all. `verdicts` may be chosen.
@@ -152,6 +154,7 @@ class HomeView(Struct, frozen=True, kw_only=True):
     worker: WorkerView
     is_live: bool
     comparisons: list[ComparisonSummary]
+    sets: dict[int, list[ResultsView]]
     dumps: list[DumpEntry]
     uploads: list[UploadEntry]
     deleted: int | None = None
@@ -198,6 +201,7 @@ def home_view(session: Session, context: Context, asked: Asked) -> HomeView:
         worker=worker_view(session),
         is_live=listed.is_live,
         comparisons=listed.comparisons,
+        sets={one.id: results_over(session, one.id) for one in listed.comparisons},
         dumps=listed.dumps,
         uploads=listed.uploads,
     )

@@ -8,7 +8,6 @@ import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass
 from http import HTTPStatus
-from itertools import count
 from typing import TYPE_CHECKING, Any, Literal
 
 from fastapi import APIRouter, Request
@@ -40,7 +39,7 @@ from firstdrift_frontend.rendering import render
 from firstdrift_server.answers import answer, status_of, wants_json
 from firstdrift_server.context import Context, Shared
 from firstdrift_server.forms import Form
-from firstdrift_server.match.sets import check, check_for, matches_in, set_of
+from firstdrift_server.match.sets import begin_set, check, check_for, matches_in, set_of
 from firstdrift_server.parts.addresses import match_address, with_query
 from firstdrift_server.parts.refusal import refusal
 from firstdrift_server.reader_language import language_of
@@ -282,7 +281,11 @@ def _lay_over(sent: _Sent, edits: tuple[Edit, ...], mappings: tuple[MappingFile,
         else:
             check(session, sent.context, match_set, sent.version, edits, mappings)
     with sent.context.writing() as session:
-        made = _begin_set(session, sent.comparison, sent.fields) if match_set is None else match_set
+        made = (
+            begin_set(session, sent.comparison, sent.fields.get("new_name") or "")
+            if match_set is None
+            else match_set
+        )
         add_edits(session, made, 0 if match_set is None else sent.version, edits, mappings)
     return made
 
@@ -334,15 +337,6 @@ _CHANGES: "dict[Change, Callable[[_Sent], Picking]]" = {
     "restore": _restore,
     "import": _import,
 }
-
-
-def _begin_set(session: Session, comparison: int, fields: QueryParams) -> int:
-    """Begin a match set for whoever matches without having chosen one."""
-    sets = list_match_sets(session, comparison) + list_match_sets(session, comparison, deleted=True)
-    taken = {one.name for one in sets}
-    wanted = (fields.get("new_name") or "").strip() or "Match set"
-    names = (f"{wanted} ({number})" if number > 1 else wanted for number in count(1))
-    return create_match_set(session, comparison, next(name for name in names if name not in taken))
 
 
 def _with_set(picking: "Picking", match_set: int | None, *, picks: bool = True) -> "Picking":

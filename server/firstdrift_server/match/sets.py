@@ -6,6 +6,7 @@ What matches and measures is loaded by whoever asks first: the server starts wit
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import count
 from typing import TYPE_CHECKING, Any, Final
 
 from msgspec.structs import asdict, replace
@@ -13,7 +14,15 @@ from sqlalchemy.orm import Session
 
 from firstdrift.catalogue.comparisons.records import get_comparison
 from firstdrift.catalogue.comparisons.slice_pairs import SlicePair
-from firstdrift.catalogue.matches.match_sets import MatchSet, Version, get_match_set, no_match_set, options_of
+from firstdrift.catalogue.matches.match_sets import (
+    MatchSet,
+    Version,
+    create_match_set,
+    get_match_set,
+    list_match_sets,
+    no_match_set,
+    options_of,
+)
 from firstdrift.errors import NotInCatalogueError, SettingsError
 from firstdrift.exports.mapping_yaml import data_mapping, layer_mapping
 from firstdrift.exports.match_set_json import edit_object, match_set_text
@@ -150,7 +159,7 @@ def check_for(
 
     state = state_of(session, known)
     if edits:
-        check_edits(session, state, edits, _benches(session, context, known, mappings))
+        check_edits(session, state, edits, benches_of(session, context, known, mappings))
 
 
 def effect_view(session: Session, context: Context, asked: Asked, edits: tuple[Edit, ...]) -> dict[str, Any]:
@@ -158,9 +167,9 @@ def effect_view(session: Session, context: Context, asked: Asked, edits: tuple[E
     from firstdrift.catalogue.matches.match_preview import effect
     from firstdrift.comparison.stages import measure_pairs
 
-    known, state, pair = _asked(session, asked)
+    known, state, pair = asked_for(session, asked)
     measure = context.in_child(measure_pairs)
-    benches = _benches(session, context, known)
+    benches = benches_of(session, context, known)
     found = effect(session, state, edits, benches, first=pair.position, measure=measure)
     return {
         "match_set": asked[1],
@@ -189,8 +198,8 @@ def suggestions_view(
     """Rank the partners that a node may have."""
     from firstdrift.catalogue.matches.match_preview import suggest_for
 
-    known, state, pair = _asked(session, asked)
-    found = suggest_for(_benches(session, context, known)(pair), state, names)
+    known, state, pair = asked_for(session, asked)
+    found = suggest_for(benches_of(session, context, known)(pair), state, names)
     return {
         "slice": pair.position,
         "suggestions": [
@@ -233,7 +242,8 @@ def as_file(session: Session, known: MatchSet, written: Format, version: int | N
     return Written(f"{name}-{written.value.replace('_', '-')}.yaml", text, "application/yaml")
 
 
-def _asked(session: Session, asked: Asked) -> "tuple[MatchSet, State, SlicePair]":
+def asked_for(session: Session, asked: Asked) -> "tuple[MatchSet, State, SlicePair]":
+    """Look up a match set, what it is laid over, and the pair of slices."""
     from firstdrift.catalogue.matches.match_preview import state_of
 
     comparison, match_set, position = asked
@@ -247,7 +257,7 @@ def _asked(session: Session, asked: Asked) -> "tuple[MatchSet, State, SlicePair]
     )
 
 
-def _benches(
+def benches_of(
     session: Session, context: Context, known: MatchSet, mappings: tuple[MappingFile, ...] = ()
 ) -> "Benches":
     """Give benches of the slices of a match set; those used a moment ago are kept."""
@@ -265,3 +275,12 @@ def _benches(
         return context.benches.get(key, lambda: load_bench(session, pair, options, merge))
 
     return bench_of
+
+
+def begin_set(session: Session, comparison: int, wanted: str) -> int:
+    """Begin a match set for whoever matches without having chosen one; return its id."""
+    sets = list_match_sets(session, comparison) + list_match_sets(session, comparison, deleted=True)
+    taken = {one.name for one in sets}
+    name = wanted.strip() or "Match set"
+    names = (f"{name} ({number})" if number > 1 else name for number in count(1))
+    return create_match_set(session, comparison, next(name for name in names if name not in taken))

@@ -153,8 +153,8 @@ def new_view(
         problem=unread
         or _missing(context, golden, target, options)
         or unfit
-        or (said.message if said else None),
-        hint=said.advice if said else None,
+        or getattr(said, "message", None),
+        hint=getattr(said, "advice", None),
     )
 
 

@@ -48,6 +48,11 @@ def match_address(comparison: int, slice_: int, **parameters: object) -> str:
     return address(f"/c/{comparison}/s/{slice_}/match", **parameters)
 
 
+def likely_address(comparison: int, slice_: int) -> str:
+    """Return the address of the matches that would resolve most of what a slice has no partner for."""
+    return f"/c/{comparison}/s/{slice_}/likely"
+
+
 def share_address(comparison: int, **parameters: object) -> str:
     """Return the address of the page of the links to a comparison."""
     return address(f"/c/{comparison}/share", **parameters)

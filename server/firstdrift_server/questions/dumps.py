@@ -77,12 +77,7 @@ def dump_in(landed: Path) -> dict[str, Any]:
     `holds` names the dumps below a folder that holds several: one of them is to be chosen. Where that is
     empty too, there is no dump in it, and `problem` says why.
     """
-    folder, found = landed, recognise(landed)
-    for _ in range(DEEPEST):
-        inner = sub_folders(folder) if found is None else []
-        if len(inner) != 1:
-            break
-        folder, found = inner[0], recognise(inner[0])
+    folder, found = _alone_in(landed)
     below = dumps_below(landed) if found is None else []
     if len(below) == 1 and (found := recognise(below[0])):
         folder = below[0]
@@ -92,12 +87,25 @@ def dump_in(landed: Path) -> dict[str, Any]:
         "format": dump_format,
         "evidence": evidence,
         "holds": [] if found else [str(one.relative_to(landed)) for one in below],
-        "problem": None if found or below else why_none(landed),
+        "problem": why_none(landed, found, below),
     }
 
 
-def why_none(path: Path) -> Message | None:
-    """Say why there is no dump at a path; None if there is one."""
+def _alone_in(landed: Path) -> tuple[Path, tuple[str, tuple[Message, ...]] | None]:
+    """Open folders that hold nothing but one folder, as far as to a dump."""
+    folder, found = landed, recognise(landed)
+    for _ in range(DEEPEST):
+        inner = sub_folders(folder) if found is None else []
+        if len(inner) != 1:
+            break
+        folder, found = inner[0], recognise(inner[0])
+    return folder, found
+
+
+def why_none(path: Path, *found: object) -> Message | None:
+    """Say why there is no dump at a path; None if there is one, or anything was found in it."""
+    if any(found):
+        return None
     try:
         open_dump(path)
     except DumpError as error:

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import lru_cache
-from itertools import chain, islice
+from itertools import islice
 from pathlib import Path
 
 from firstdrift.dumps.detect import recognise
@@ -164,14 +164,18 @@ def path_meant(roots: Sequence[Path], text: str, at: str = "", known: Iterable[s
     if not text or text.startswith("/"):
         return text
     parts = Path(unspelt(text)).parts
-    shown = [Path(at)] if at else []
-    ends = (path for path in map(Path, known) if path.parts[-len(parts) :] == parts)
-    found = chain((one.joinpath(*parts) for one in shown), _in_roots(roots, parts), ends)
-    there = next((path for path in found if is_there(roots, path)), None)
-    likeliest = [*shown, *(roots if len(roots) == 1 else ())]
-    if there is None and likeliest:
-        there = likeliest[0].joinpath(*parts)
-    return text if there is None else spelt(there)
+    found = (path for path in _meant(roots, parts, at, known) if is_there(roots, path))
+    likeliest = [Path(at)] if at else roots
+    lost = spelt(likeliest[0].joinpath(*parts)) if len(likeliest) == 1 else text
+    return next(map(spelt, found), lost)
+
+
+def _meant(roots: Sequence[Path], parts: tuple[str, ...], at: str, known: Iterable[str]) -> Iterator[Path]:
+    """Give the paths that may be meant by the end of one, the likeliest first."""
+    if at:
+        yield Path(at).joinpath(*parts)
+    yield from _in_roots(roots, parts)
+    yield from (path for path in map(Path, known) if path.parts[-len(parts) :] == parts)
 
 
 def _in_roots(roots: Sequence[Path], parts: tuple[str, ...]) -> Iterator[Path]:

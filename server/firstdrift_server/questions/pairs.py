@@ -115,22 +115,29 @@ def _words(name: str) -> tuple[str, ...]:
 
 def _together(roots: Sequence[Path]) -> Iterator[list[Entry]]:
     """Give the dumps that lie together: those of each folder, and roots that are dumps themselves."""
-    until = time.monotonic() + SECONDS
     beside = sorted(
         with_formats([Entry(root.name, str(root), is_folder=True) for root in roots]), key=_parent
     )
-    yield from (list(_dumps(group)) for _, group in groupby(beside, _parent))
-    waiting = deque((entry.path, 0) for entry in beside if not entry.format)
+    for _, group in groupby(beside, _parent):
+        yield list(_dumps(group))
+    yield from (list(_dumps(entries)) for entries in _listings(roots, beside))
+
+
+def _listings(roots: Sequence[Path], beside: Sequence[Entry]) -> Iterator[tuple[Entry, ...]]:
+    """List roots that are no dumps and the folders in them, as many and as deep as there is time for."""
+    until = time.monotonic() + SECONDS
+    waiting = deque((path, 0) for path in _inner(beside))
     for _ in range(MOST_FOLDERS):
         if not waiting or time.monotonic() > until:
             return
         path, depth = waiting.popleft()
-        entries = _listed(roots, path)
-        yield list(_dumps(entries))
+        yield (entries := _listed(roots, path))
         if depth < DEEPEST:
-            waiting.extend(
-                (entry.path, depth + 1) for entry in entries if entry.is_folder and not entry.format
-            )
+            waiting.extend((inner, depth + 1) for inner in _inner(entries))
+
+
+def _inner(entries: Iterable[Entry]) -> Iterator[str]:
+    return (entry.path for entry in entries if entry.is_folder and not entry.format)
 
 
 def _parent(entry: Entry) -> str:
