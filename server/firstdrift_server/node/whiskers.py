@@ -19,13 +19,20 @@ class HasStatistics(Protocol):
     """A tensor of which statistics are known."""
 
     @property
-    def minimum(self) -> float | None: ...  # noqa: D102 - of the tensor
+    def minimum(self) -> float | None:
+        """Its smallest element."""
+
     @property
-    def maximum(self) -> float | None: ...  # noqa: D102 - of the tensor
+    def maximum(self) -> float | None:
+        """Its largest element."""
+
     @property
-    def mean(self) -> float | None: ...  # noqa: D102 - of the tensor
+    def mean(self) -> float | None:
+        """Its mean."""
+
     @property
-    def norm(self) -> float | None: ...  # noqa: D102 - of the tensor
+    def norm(self) -> float | None:
+        """Its L2 norm."""
 
 
 class Whisker(Struct, frozen=True):
