@@ -13,6 +13,7 @@ export class FakeElement extends EventTarget {
 }
 
 globalThis.Element = FakeElement;
+globalThis.addEventListener = () => {};
 globalThis.document = { getElementById: () => null, querySelector: () => null };
 
 /** Answer all questions alike; give what was asked. */
