@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import cast
 
 from msgspec.structs import replace
 from sqlalchemy import Engine
@@ -15,6 +16,7 @@ from firstdrift.catalogue.migrate import upgrade
 from firstdrift.catalogue.tables import JobState
 from firstdrift.comparison.report import Options
 from firstdrift.verdict.judgement import Findings
+from firstdrift.wording.message import Message
 from firstdrift_worker import main
 
 # Who waits for hundreds of jobs looks more often whether there is one.
@@ -86,4 +88,17 @@ def unseen(findings: Findings | None) -> Findings | None:
     """Leave out what values show: a preview does not look at them from near."""
     if findings is None or findings.first_bad_node is None:
         return findings
-    return replace(findings, first_bad_node=replace(findings.first_bad_node, shown=()))
+    first, *others = (
+        replace(one, shown=(), cause=()) for one in (findings.first_bad_node, *findings.suspects)
+    )
+    summary = _without_cause(findings.summary)
+    return replace(findings, summary=summary, first_bad_node=first, suspects=tuple(others))
+
+
+def _without_cause(said: Message) -> Message:
+    if said.id == "summary.with_cause":
+        return cast("Message", said.arguments["said"])
+    parts = {
+        name: _without_cause(one) if isinstance(one, Message) else one for name, one in said.arguments.items()
+    }
+    return Message(said.id, parts)

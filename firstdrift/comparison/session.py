@@ -216,12 +216,13 @@ class ComparisonSession:
         is_first: bool,
     ) -> SliceJudgement:
         """Say of the first node at which an error begins what its values show; statistics are at hand."""
-        first, *others = judged.origins
+        first = (judged.own_origins or judged.origins)[0]
         worst = judged.rows[first.row].worst_pair
         if worst is None or not (is_first or measured[worst].kind is MeasurementKind.STATISTICS):
             return judged
         shown = self._storage.shown(position, plan.pairs[worst], measured[worst])
-        return replace(judged, origins=(with_values(first, shown), *others))
+        seen = with_values(first, shown)
+        return replace(judged, origins=tuple(seen if one is first else one for one in judged.origins))
 
     def context(self, position: int, coordinates: Coordinates) -> Context:
         """Say what was said of pairs before bears on the judgement of one."""

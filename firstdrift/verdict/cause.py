@@ -5,7 +5,7 @@
 | the two runs call different operators       | golden calls silu, the target calls gelu        |
 | a weight that is not finite                 | weight of the target contains NaN               |
 | values that follow from golden by a pattern | weight = -golden; only index 3 of 8 differs     |
-| operators that one run alone calls inside   | only the target run calls mul and add inside it |
+| operators that one run alone calls inside   | only the target run calls mul and add in mlp    |
 
 What the first sentence says already, such as an argument that differs, is not said again.
 """
@@ -92,12 +92,14 @@ def _other_operator(row: TreeRow) -> Iterator[Message]:
 def _called_inside(rows: Sequence[TreeRow], row: TreeRow) -> Iterator[Message]:
     """Say which operators one run alone calls inside a node that both runs have by one name."""
     alone = _alone_inside(rows, row) if row.golden and row.golden == row.target else []
+    if not any(other.match is not None and other.kind is API for other in rows):  # one run recorded none
+        return
     if len(alone) > _SHOWN:
         return
     for side in ("target", "golden"):
         called = dict.fromkeys(operator_family(one.type_name) for one in alone if one.side == side)
         if called:
-            yield Message.of("cause.calls", side=side_named(side), operators=tuple(called))
+            yield Message.of("cause.calls", side=side_named(side), operators=tuple(called), node=row.label)
 
 
 def _alone_inside(rows: Sequence[TreeRow], row: TreeRow) -> list[TreeRow]:

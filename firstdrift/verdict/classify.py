@@ -271,12 +271,14 @@ def _begin_fault(case: Case) -> None:
 
 
 def _recall_fault(case: Case) -> None:
-    """Let errors from a node on belong to the fault that began there in a slice before, and is held to stay.
+    """Let errors from a node on belong to the fault that began there in a slice before, if it is still off.
 
     What is an error in one token is one in the next: both are held against the same level.
     """
     fault = case.evidence.before.fault
-    if fault is not None and fault.node in case.row.target:
+    if fault is None or fault.node not in case.row.target:
+        return
+    if (case.error.output or 0.0) > fault.level:
         _be_reached_from(case)
 
 

@@ -83,7 +83,7 @@ def judge_rows(
                 output_error=error.output,
                 amplification=_amplification(error),
                 worst_pair=own.worst_pair,
-                rule=own.rule if node_class is own.node_class else BROUGHT.name,
+                rule=own.rule if shown_class is own.node_class else BROUGHT.name,
             )
         )
     return judged
@@ -111,7 +111,9 @@ def shown_of(evidence: Evidence, judged: Sequence[RowJudgement]) -> list[RowJudg
         own = judged[row.index]
         if own.node_class in ORIGINS:
             reasons = (*own.reasons, Message.of("reason.from_other_ranks"))
-            shown[row.index] = replace(own, node_class=NodeClass.PROPAGATED, reasons=reasons)
+            shown[row.index] = replace(
+                own, node_class=NodeClass.PROPAGATED, reasons=reasons, rule=BROUGHT.name
+            )
     return shown
 
 

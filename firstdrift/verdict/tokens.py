@@ -184,7 +184,7 @@ def _is_at(one: Finding, other: Finding) -> bool:
 def _why_bad(judged: SliceJudgement, clean: Sequence[float], later: Sequence[SliceJudgement]) -> Reasons:
     error = judged.logits_error
     if judged.origins:
-        origin = judged.origins[0]
+        origin = (judged.own_origins or judged.origins)[0]
         if error is None or error > judged.roundoff:
             return (Message.of("token.origin", node=origin.place, off=what_is_off(judged)),)
         return ()

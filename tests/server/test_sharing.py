@@ -67,7 +67,7 @@ def test_what_cannot_be_chosen_makes_no_link(browser: TestClient) -> None:
 def test_a_note_is_written_seen_where_it_belongs_deleted_and_taken_back(browser: TestClient) -> None:
     node = f"/c/{COMPARISON}/s/0/n/2"
     written = browser.post(f"{node}/notes", data={"author": "李 Wu", "text": "a\r\n<b>bold</b>"})
-    assert (written.status_code, written.headers["location"]) == (303, node)
+    assert (written.status_code, written.headers["location"]) == (303, f"{node}#note-1")
     page = browser.get(node).text
     assert "a\n&lt;b&gt;bold&lt;/b&gt;" in page
     assert 'value="李 Wu"' in page, "the browser keeps the name"

@@ -235,6 +235,12 @@ def load_dump(session: Session, dump_id: int) -> Dump:
     return Dump(*told, unfinished=unfinished)
 
 
+def has_unfinished(session: Session, dump_id: int) -> bool:
+    """Tell whether a slice of a dump was still being written when it was indexed last."""
+    here = (SliceEntry.dump_id == dump_id, IS_AS_IT_WAS, SliceEntry.unfinished.is_not(None))
+    return session.scalar(select(SliceEntry.id).where(*here).limit(1)) is not None
+
+
 def slices_of_dump(session: Session, dump_id: int) -> tuple[IndexedSlice, ...]:
     """List the slices of an indexed dump in the order of execution, then those merged from ranks."""
     return tuple(map(_slice, entries_of_dump(session, dump_id)))

@@ -57,7 +57,7 @@ def depth_of(session: Session, pair: SlicePair) -> Depth | None:
     errors = [*layers.errors, *([pair.judgement.logits_error] if last else [])]
     scale = Scale.of(errors, limit, _TOP, _BOTTOM)
     step = (WIDTH - _LEFT - _RIGHT) / (len(errors) - 1)
-    bad = {origin.row for origin in pair.judgement.origins[:1]}
+    bad = {origin.row for origin in pair.judgement.own_origins[:1]}
     rows = [*layers.rows, *([last.row] if last else [])]
     names = [*layers.paths, *([last.name] if last else [])]
     verdicts = [*layers.verdicts, *([str(last.verdict)] if last else [])]

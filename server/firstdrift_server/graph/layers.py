@@ -262,4 +262,4 @@ def level_of(error: float | None, limit: float) -> int | None:
         return LEVELS
     if error <= limit:
         return 0 if error else -1
-    return min(LEVELS, 1 + math.floor(math.log10(error / limit)))
+    return min(LEVELS, 1 + math.floor(math.log10(error / limit))) if limit > 0 else LEVELS

@@ -7,7 +7,7 @@ from msgspec import Struct
 from sqlalchemy.orm import Session
 
 from firstdrift.catalogue.dumps.following import QUIET_SECONDS, follow_again, is_followed, stop_following
-from firstdrift.catalogue.dumps.records import load_dump
+from firstdrift.catalogue.dumps.records import get_dump, has_unfinished, load_dump
 from firstdrift.wording.message import Message
 
 
@@ -39,10 +39,10 @@ def growing(session: Session, dump_id: int | None, side: str | None = None) -> G
     """Describe a dump that grows; None if it does not, as far as that is known."""
     if dump_id is None:
         return None
-    dump = load_dump(session, dump_id)
-    followed = is_followed(session, dump.path)
-    if not dump.unfinished and not followed:
+    followed = is_followed(session, get_dump(session, dump_id).path)
+    if not followed and not has_unfinished(session, dump_id):
         return None
+    dump = load_dump(session, dump_id)
     unfinished = [UnfinishedSlice(one.listing.coordinates.name(), one.reason) for one in dump.unfinished]
     return Growing(side, str(dump.path), len(dump.slices), unfinished, followed, round(QUIET_SECONDS / 60))
 

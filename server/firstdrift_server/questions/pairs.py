@@ -44,7 +44,7 @@ MOST_OF_ONE: Final = 3
 
 DEEPEST: Final = 3
 MOST_FOLDERS: Final = 100
-SECONDS: Final = 0.5
+SECONDS: Final = 2.0
 """So deep, so many folders and so long pairs are looked for."""
 
 

@@ -223,11 +223,11 @@ def test_of_outputs_alone_the_sum_is_held_against_all_three_that_it_adds(
         (part.arguments["name"], text_of(part.arguments["size"])) for part in reason.arguments["addends"]
     ]
     assert sizes == [
-        ("24_Decoder_layer/3_ElewiseOperation", "0.013"),
-        ("0_Attention/4_LinearNoQuant = root.model.layers.7.self_attn.o_proj", "0.015"),
-        ("2_MlpGateUpWeightPack/4_LinearNoQuant = root.model.layers.7.mlp.down_proj", "0.03"),
+        ("24_Decoder_layer/3_ElewiseOperation", "1.3 %"),
+        ("0_Attention/4_LinearNoQuant = root.model.layers.7.self_attn.o_proj", "1.5 %"),
+        ("2_MlpGateUpWeightPack/4_LinearNoQuant = root.model.layers.7.mlp.down_proj", "3 %"),
     ]
-    assert text_of(reason.arguments["output"]) == "0.088"
+    assert text_of(reason.arguments["output"]) == "8.8 %"
 
 
 def test_across_frameworks_operators_alone_show_the_sum(unpacked: Callable[[str], Path]) -> None:

@@ -31,7 +31,7 @@ PLANTED = {
     "msprobe/llama_stat_mix_nan": ["contains weight nan"],
     "msprobe/llama_stat_mix_inf": ["contains weight infinities"],
     # A module gives 1.9 times what it should, by operators that golden does not call.
-    "msprobe/d4_renamed": ["line_by_statistics output.0 times 1.9", "calls target mul add"],
+    "msprobe/d4_renamed": ["line_by_statistics output.0 times 1.9", "calls target mul add down_proj"],
     "engines/llama_cpp": ["line output.0 times 1.5"],
     "engines/sglang_passes": ["line output.0 times 1.5"],
     # Another activation, one expert of four, one part of what was fused.
@@ -107,7 +107,7 @@ def test_a_factor_is_said_of_the_tensor_by_its_name(tensor: str, node_class: Nod
 
 
 def test_operators_come_first_and_calls_inside_last() -> None:
-    calls = Message.of("cause.calls", side="target", operators=("mul",))
+    calls = Message.of("cause.calls", side="target", operators=("mul",), node="mlp")
     other = Message.of("cause.other_operator", golden="silu", target="gelu")
     shown = (Message.of("shown.values", tensor="output.0", hints=(Message.of("hint.flipped"),)),)
     found = with_values(finding("output.0", NodeClass.SOURCE, (calls, other)), shown)

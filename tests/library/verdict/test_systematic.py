@@ -92,7 +92,7 @@ def test_what_all_weights_have_is_said_once(change: Change, rule: str, said: str
 
 def test_it_is_said_in_chinese() -> None:
     said = conclude([judge(*network(to_bfloat16)).said]).summary
-    assert text_of(said, "zh").startswith("target 的权重普遍是 golden 的权重舍入到 bfloat16 的结果")
+    assert text_of(said, "zh").startswith("目标的权重是标杆的权重舍入到 bfloat16 的结果")
 
 
 def test_golden_may_be_the_one_that_was_rounded() -> None:
