@@ -12,6 +12,7 @@ import pytest
 from fastapi.testclient import TestClient
 from messages import stated
 
+from firstdrift.dumps.detect import open_dump
 from firstdrift_server.app import create_app
 from firstdrift_server.questions.folders import Entry, path_meant
 from firstdrift_server.questions.pairs import pairs_of
@@ -90,6 +91,16 @@ def test_one_address_chooses_both_dumps_of_a_pair(form: TestClient, place: Place
     assert f"firstdrift compare {golden} {target}" in chosen["command"]
     turned = form.get(chosen["swapped"].replace("/new?", "/new.json?")).json()
     assert [side["path"] for side in turned["sides"]] == [str(target), str(golden)]
+
+
+def test_pairs_are_found_in_a_root_that_looks_like_a_run_itself(
+    form: TestClient, place: Place, root: Path, unpacked: Callable[[str], Path]
+) -> None:
+    place("fault/golden", 1000)
+    place("fault/target", 1000)
+    shutil.copytree(unpacked("msit/llama4_golden_fp32"), root / "run")
+    assert open_dump(root).format == "msit-torch"
+    assert pairs(form) == ["fault golden target"]
 
 
 def test_a_dump_in_a_folder_that_is_called_golden_is_one_of_a_pair(form: TestClient, place: Place) -> None:

@@ -124,14 +124,21 @@ def _together(roots: Sequence[Path]) -> Iterator[list[Entry]]:
 
 
 def _listings(roots: Sequence[Path], beside: Sequence[Entry]) -> Iterator[tuple[Entry, ...]]:
-    """List roots that are no dumps and the folders in them, as many and as deep as there is time for."""
+    """List roots and the folders in them that are no dumps, as many and as deep as there is time for.
+
+    A root that holds one run's folders among others is recognised as that run: what is called like one of
+    two dumps in it is one all the same.
+    """
     until = time.monotonic() + SECONDS
-    waiting = deque((path, 0) for path in _inner(beside))
+    are_dumps = {entry.path for entry in beside if entry.format}
+    waiting = deque((entry.path, 0) for entry in beside if entry.is_folder)
     for _ in range(MOST_FOLDERS):
         if not waiting or time.monotonic() > until:
             return
         path, depth = waiting.popleft()
-        yield (entries := _listed(roots, path))
+        entries = _listed(roots, path)
+        is_dump = path in are_dumps
+        yield tuple(one for one in entries if not (is_dump and one.format) or _is_called_like_one(one.name))
         if depth < DEEPEST:
             waiting.extend((inner, depth + 1) for inner in _inner(entries))
 
