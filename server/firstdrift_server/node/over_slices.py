@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from sqlalchemy.orm import Session
 
 from firstdrift.catalogue.comparisons.slice_pairs import SliceLabel, judgements_of, slice_labels_of
-from firstdrift.catalogue.comparisons.tree import get_row, row_fields_at, rows_of_nodes
+from firstdrift.catalogue.comparisons.tree import get_row, row_fields_at, rows_at, rows_of_nodes
 from firstdrift.verdict.limit import limit_of_nodes
 from firstdrift.verdict.tree import TreeRow
 from firstdrift.wording.message import Message
@@ -132,6 +132,9 @@ def _nearest(line: Sequence[SliceLabel], here: SliceLabel) -> Sequence[SliceLabe
 
 def row_in(session: Session, pair: SliceLabel, node: TreeRow) -> int | None:
     """Find the row of a node in another slice by its names on either side; None if it is not there."""
+    for there in rows_at(session, pair.id, [node.index]):  # slices of one run have the same rows, as a rule
+        if (there.tree.golden, there.tree.target) == (node.golden, node.target):
+            return node.index
     for side, names in (("target", node.target), ("golden", node.golden)):
         if names and (found := rows_of_nodes(session, pair.id, side, names)):
             return min(found.values())
