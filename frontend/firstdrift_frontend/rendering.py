@@ -90,7 +90,7 @@ def _environment(language: str, *, spells: bool = False) -> Environment:
     environment.install_gettext_translations(texts, newstyle=True)  # type: ignore[attr-defined]
     gettext = _quick_gettext(texts)
     environment.filters |= {
-        "capital": lambda text: text[:1].upper() + text[1:],
+        "capital": capital,
         "said": partial(said, language=language),
         "words_of": partial(words_of, language=language),
         "unless_in": unless_in,
@@ -135,6 +135,12 @@ def said(message: Message | str | None, language: str = SOURCE) -> str:
 def words_of(names: Iterable[str], room: str, language: str = SOURCE) -> list[str]:
     """Name values of an enumeration; what has no name has no word."""
     return [word(room, name, language) if name else "" for name in names]
+
+
+def capital(text: str) -> str:
+    """Begin a sentence with a capital letter, unless it begins with a name: "output.0", "down_proj"."""
+    first = text.partition(" ")[0]
+    return text if "." in first[:-1] or "_" in first else text[:1].upper() + text[1:]
 
 
 def unless_in(reasons: Sequence[Message], summary: Message) -> list[Message]:
