@@ -47,6 +47,7 @@ def test_it_opens_at_the_first_bad_node_on_both_sides(page: Page, selected: Loca
     expect(selected.locator(".side")).to_have_count(2)
     row = selected.get_attribute("data-row")
     expect(page.locator(f'#panel article[data-node="{row}"]')).to_be_visible()
+    expect(page.locator("#panel .statistics tbody").first).to_be_visible()
     assert page.request.get("/api/v1/comparisons/1/slices/0/rows").json()["selected"] == int(row or -1)
     golden, target = (selected.locator(f".side.{side}").evaluate(PLACE) for side in ("golden", "target"))
     assert golden[1] == target[1], "both runs are in step"
