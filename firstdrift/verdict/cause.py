@@ -45,9 +45,17 @@ def signs_of_row(evidence: Evidence, row: TreeRow, judged: RowJudgement) -> Reas
 
 def with_values(origin: Finding, shown: Reasons) -> Finding:
     """Let a finding say what the values of its tensor show (`firstdrift.comparison.shown`) as well."""
-    signs = (*origin.cause, *(_as_line(origin, one) or one for one in shown))
+    signs = (*origin.cause, *(_as_line(origin, one) or one for one in shown if not _is_size_alone(one)))
     cause = tuple(sorted(signs, key=lambda sign: _PLACE.get(sign.id, 1)))
     return replace(origin, shown=shown, cause=cause)
+
+
+def _is_size_alone(shown: Message) -> bool:
+    """Tell whether values show nothing but how large the difference is, which is no cause."""
+    match shown.arguments.get("hints"):
+        case (Message(id="hint.like_rounding"),):
+            return True
+    return False
 
 
 def with_causes(judged: SliceJudgement) -> SliceJudgement:

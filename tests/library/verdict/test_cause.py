@@ -114,6 +114,13 @@ def test_operators_come_first_and_calls_inside_last() -> None:
     assert [sign.id for sign in found.cause] == ["cause.other_operator", "shown.values", "cause.calls"]
 
 
+def test_the_size_of_a_difference_is_no_cause() -> None:
+    hint = Message.of("hint.like_rounding", formats=("float16",))
+    shown = (Message.of("shown.values", tensor="output.0", hints=(hint,)),)
+    found = with_values(finding("output.0", NodeClass.SOURCE), shown)
+    assert (found.shown, found.cause) == (shown, ())
+
+
 def test_operators_that_both_call_are_no_cause() -> None:
     judged = make(
         Call("Functional.linear.0.forward", "Module.mlp.MLP.forward.0", inputs=[0.0], outputs=[0.5]),
