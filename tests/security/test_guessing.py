@@ -69,6 +69,8 @@ def test_of_hundreds_of_guesses_a_few_are_looked_at(
     wait = int(said.lower().partition("retry-after: ")[2].split()[0])
     assert 1 <= wait <= LONGEST_SECONDS
     # A right one opens nothing meanwhile, or guessing would go on; whoever is logged in notices nothing.
+    while way(server, "one more guess", NOTHING_MORE)[0] == HTTPStatus.TOO_MANY_REQUESTS:
+        time.sleep(0.05)  # A guess that is looked at begins the longest wait.
     assert way(server, GUESSABLE, NOTHING_MORE)[0] == HTTPStatus.TOO_MANY_REQUESTS
     assert browser.open(f"{address}/")[0] == 200
 
