@@ -20,7 +20,7 @@ CHROMIUM := $(shell command -v chromium-headless-shell chromium chromium-browser
 NODE := $(shell command -v node 2>/dev/null)
 NPM := $(shell command -v npm 2>/dev/null)
 
-.PHONY: help install demo serve test security-oldest lint messages pins interop interop-venv bench truth examples clean
+.PHONY: help install demo serve test security-oldest lint messages pins interop interop-venv bench soak truth examples clean
 .DELETE_ON_ERROR:
 
 help:
@@ -33,6 +33,7 @@ help:
 	@echo "make pins     write the lists of versions and hashes in requirements/ anew"
 	@echo "make interop  compare with the real msprobe, on dumps that it writes now (a heavy package, in a venv of its own)"
 	@echo "make bench    time firstdrift against msprobe"
+	@echo "make soak     try all promises of docs/reliability.md as often as it says, and write that page (hours)"
 	@echo "make truth    measure how right the answers are, on a fresh sample of models and faults"
 	@echo "make clean    remove the virtual environments and everything else that make made"
 
@@ -144,6 +145,9 @@ bench: install .venv-interop/.installed
 
 truth: install .venv-interop/.installed
 	$(BIN)/python benchmarks/truth/run.py $(ARGS)
+
+soak: .venv/.installed-dev
+	$(if $(MEMORY),TMPDIR=$(MEMORY)) $(BIN)/python tests/soak.py $(ARGS)
 
 examples: interop-venv
 	$(PEER)/python examples/generate.py

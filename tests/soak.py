@@ -1,0 +1,261 @@
+"""The promises of docs/reliability.md: the tests that hold each, and the figures of the last whole run.
+
+    python tests/soak.py              run all of them, as long as they take, and write docs/reliability.md
+    python tests/soak.py paths bombs  run those of two promises; the figures of the others stay
+    python tests/soak.py --table      write docs/reliability.md from docs/reliability.json, and run nothing
+
+A test asks `rounds` how often it tries, few times in the suite and many in a whole run, and gives `record`
+the figures once it has held what they stand for. What fails has no figure, and the table says so.
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+from typing import NamedTuple
+
+HERE = Path(__file__).resolve().parent
+KEPT = HERE.parent / "docs" / "reliability.json"
+TABLE = KEPT.with_suffix(".md")
+_WHOLE = "FIRSTDRIFT_SOAK"
+_FIGURES = "FIRSTDRIFT_FIGURES"
+
+
+class Promise(NamedTuple):
+    """What is promised, how much of it is tried in a whole run, and the test files that try it."""
+
+    what: str
+    tried: str
+    tests: tuple[str, ...]
+
+
+PROMISES: dict[str, Promise] = {
+    "paths": Promise(
+        "Nothing outside the roots is read or listed",
+        "30 spellings and more in every parameter that names a file, 10,000 generated ones",
+        ("security/test_paths.py", "security/test_path_parameters.py"),
+    ),
+    "other_sites": Promise(
+        "A page of another site cannot use a server",
+        "every route with a foreign Host and with what another site would send",
+        ("security/test_every_route_is_guarded.py",),
+    ),
+    "login": Promise(
+        "Every route is behind the login",
+        "a walk over all routes",
+        ("security/test_every_route_is_guarded.py",),
+    ),
+    "shares": Promise(
+        "A link to a comparison shows it and nothing else, and can be taken back",
+        "all routes through a link; revoked, expired and unknown links",
+        ("security/test_share_links.py",),
+    ),
+    "visitors": Promise(
+        "Visitors cannot take a server from whoever has the token",
+        "uploads, trials of rules, files and suggestions, more than may be asked for",
+        ("security/test_quotas.py",),
+    ),
+    "names": Promise(
+        "Names in dumps never run as code",
+        "40 hostile names on all pages and in all files, in Chromium",
+        ("browser/test_hostile_names.py",),
+    ),
+    "pickles": Promise(
+        "Opening a dump runs no code of it", "10 malicious files", ("security/test_malicious_files.py",)
+    ),
+    "damaged": Promise(
+        "A damaged file is an answer",
+        "100,000 mutations over all readers: a value or a named error, below 1 GB",
+        ("fuzz/test_readers.py",),
+    ),
+    "changing": Promise(
+        "A dump that grows, shrinks, changes or vanishes is an answer",
+        "while it is indexed, compared and looked at",
+        ("reliability/test_changing_dumps.py",),
+    ),
+    "bombs": Promise("Bombs do not hurt", "10 bombs", ("security/test_ceilings.py",)),
+    "killed_worker": Promise(
+        "A killed worker loses nothing and repeats nothing",
+        "200 kill -9 at random moments",
+        ("reliability/test_kill_9.py",),
+    ),
+    "killed_server": Promise(
+        "A killed server loses nothing that it acknowledged",
+        "200 kill -9 at random moments",
+        ("reliability/test_killed_server.py",),
+    ),
+    "full_disk": Promise(
+        "A full or read-only disk is survived",
+        "at every point that writes: a named error, nothing half written, on it goes afterwards",
+        ("reliability/test_full_disk.py", "reliability/test_disk_at_every_write.py"),
+    ),
+    "locked": Promise(
+        "Nobody is told that the database is locked",
+        "100,000 mixed transactions of servers and workers",
+        ("reliability/test_readers_and_writers.py",),
+    ),
+    "clock": Promise(
+        "A clock that is set forward or back stops no job",
+        "hours either way while a job runs",
+        ("reliability/test_clock.py",),
+    ),
+    "two_servers": Promise(
+        "Two servers on one data directory do not disturb each other",
+        "both write and are killed in turn",
+        ("reliability/test_two_servers.py",),
+    ),
+    "same_verdict": Promise(
+        "The same dumps give the same answer",
+        "JSON byte for byte: three runs, 1 and 8 processes, SQLite and PostgreSQL",
+        ("reliability/test_same_verdict.py",),
+    ),
+    "numbers": Promise(
+        "The numbers are right",
+        "every metric against a float64 reference, 10,000 pairs of tensors",
+        ("library/metrics/test_against_reference.py",),
+    ),
+    "nan": Promise(
+        "NaN and infinity arrive on pages, in JSON and in spreadsheets",
+        "all exports, read back",
+        ("server/test_nan_in_exports.py",),
+    ),
+    "upgrades": Promise(
+        "Upgrades keep what is there",
+        "each released schema to the newest, on SQLite and PostgreSQL, with rows",
+        ("library/catalogue/test_upgrades.py",),
+    ),
+    "backup": Promise(
+        "A backup can be restored",
+        "made while others write, restored, counted",
+        ("reliability/test_backup.py",),
+    ),
+    "leaks": Promise(
+        "Nothing leaks",
+        "10,000 pages and 50 jobs: descriptors, threads, memory",
+        ("reliability/test_leaks.py",),
+    ),
+    "load": Promise(
+        "Pages stay fast under load",
+        "200 viewers while a comparison is measured and a million rows are exported",
+        ("reliability/test_load.py",),
+    ),
+    "error_shape": Promise(
+        "Errors have one shape and are documented",
+        "every operation of the API with made-up values",
+        ("fuzz/test_api.py",),
+    ),
+    "docs": Promise(
+        "The documentation is true",
+        "every link, command, option and setting that it names",
+        ("contracts/test_docs.py",),
+    ),
+    "ready": Promise(
+        "Ready at once, and small", "start and idle memory of a server", ("reliability/test_serve.py",)
+    ),
+    "exports": Promise(
+        "Exports are safe in a spreadsheet",
+        "30 payloads as names: no formula, every name readable",
+        ("server/test_payloads_in_exports.py",),
+    ),
+    "audit": Promise(
+        "Who changed what can be read",
+        "every route that changes anything leaves one entry",
+        ("security/test_audit.py",),
+    ),
+}
+
+
+def rounds(few: int, many: int) -> int:
+    """Return how often to try: a few times in the suite, many times in a whole run."""
+    return many if _WHOLE in os.environ else few
+
+
+def record(promise: str, figure: str) -> None:
+    """Keep what a run has shown, such as "2,339 requests, 0 led out", where figures are collected."""
+    assert promise in PROMISES, promise
+    if file := os.environ.get(_FIGURES):
+        with Path(file).open("a", encoding="utf-8") as opened:
+            opened.write(json.dumps([promise, figure]) + "\n")
+
+
+def main() -> None:
+    """Run what is asked for, and write the table."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("promises", nargs="*", metavar="PROMISE", help=", ".join(PROMISES))
+    parser.add_argument("--table", action="store_true", help="run nothing")
+    parser.add_argument("--processes", default="2", help="how many tests run side by side")
+    chosen = parser.parse_args()
+    if unknown := set(chosen.promises) - set(PROMISES):
+        parser.error(f"there is no promise {', '.join(sorted(unknown))}")
+    kept = json.loads(KEPT.read_text(encoding="utf-8")) if KEPT.exists() else {}
+    failed = False
+    for name in () if chosen.table else chosen.promises or PROMISES:
+        figures, passed = run(PROMISES[name], name, chosen.processes)
+        kept[name] = {"figures": figures, "held": passed, **circumstances()}
+        failed = failed or not passed
+        KEPT.write_text(json.dumps(kept, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+        TABLE.write_text(table(kept), encoding="utf-8")
+    TABLE.write_text(table(kept), encoding="utf-8")
+    sys.exit(failed)
+
+
+def run(promise: Promise, name: str, processes: str) -> tuple[list[str], bool]:
+    """Run the tests of a promise; give the figures that they recorded, and whether all of them passed."""
+    with tempfile.NamedTemporaryFile("r", encoding="utf-8") as figures:
+        files = [str(HERE / test) for test in promise.tests]
+        # A whole run takes as long as it takes.
+        command = [sys.executable, "-m", "pytest", "-q", "--timeout=0", "-n", processes, *files]
+        environment = os.environ | {_WHOLE: "1", _FIGURES: figures.name}
+        ended = subprocess.run(command, cwd=HERE.parent, env=environment, check=False)
+        recorded = [json.loads(line) for line in figures]
+    said = [figure for kind, figure in recorded if kind == name]
+    return said, ended.returncode == 0 and bool(said)
+
+
+def circumstances() -> dict[str, str]:
+    """Say when and of what a figure was taken."""
+    return {"version": version("firstdrift"), "date": f"{datetime.now(UTC):%Y-%m-%d}"}
+
+
+def table(kept: Mapping[str, Mapping[str, object]]) -> str:
+    """Write the page of promises, as Markdown."""
+    rows = [row(name, promise, kept.get(name, {})) for name, promise in PROMISES.items()]
+    return "\n".join([*_HEAD, *rows]) + "\n"
+
+
+def row(name: str, promise: Promise, told: Mapping[str, object]) -> str:
+    """Write the line of one promise."""
+    figures = told.get("figures")
+    said = "; ".join(map(str, figures)) if isinstance(figures, list) else ""
+    outcome = "" if not told else "held" if told["held"] else "**not held**"
+    tests = " ".join(f"[{Path(test).stem}](../tests/{test})" for test in promise.tests)
+    shown = (
+        promise.what,
+        promise.tried,
+        said or "not tried",
+        outcome,
+        str(told.get("date", "")),
+        tests,
+    )
+    return f"| `{name}` | " + " | ".join(cell.replace("|", "\\|") for cell in shown) + " |"
+
+
+_HEAD = (
+    "# What firstdrift promises, and what was shown",
+    "",
+    "`make soak` tries each promise as often as the table says, writes the figures into",
+    "[reliability.json](reliability.json), and makes this page of them; with `ARGS='paths bombs'` it tries two.",
+    "`make test` runs the same tests with a few tries of each. Nothing here is written by hand.",
+    "",
+    "| name | promise | what is tried | what the run showed | | on | tests |",
+    "|---|---|---|---|---|---|---|",
+)
+
+if __name__ == "__main__":
+    main()
