@@ -250,7 +250,7 @@ _HEAD = (
     "# What firstdrift promises, and what was shown",
     "",
     "`make soak` tries each promise as often as the table says, writes the figures into",
-    "[reliability.json](reliability.json), and makes this page of them; with `ARGS='paths bombs'` it tries two.",
+    "[reliability.json](reliability.json), and makes this page of them; `ARGS='paths bombs'` tries two.",
     "`make test` runs the same tests with a few tries of each. Nothing here is written by hand.",
     "",
     "| name | promise | what is tried | what the run showed | | on | tests |",

@@ -4,7 +4,7 @@
     shade             0 ... 0.25    0.5 ... 1      what passes stays in the left half, what fails in the right
     bar               0 ... 0.5     0.5 ... 0.875
 
-`static/comparison/heat_cells.js` shades the map of layers likewise.
+`static/lib/limit_shades.js` shades the map of layers, and that of a pair of tensors, likewise.
 """
 
 import math

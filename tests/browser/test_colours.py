@@ -97,3 +97,21 @@ def test_one_limit_is_named_at_the_map_and_at_the_chart(
     assert chart in drawn, f"{chart} at the chart, {drawn} at the map"
     expect(page.locator("#heat-legend .scale i")).to_have_count(2)
     assert re.search(r"\d", chart)
+
+
+def dark_share_of_a_node(dashboard: Dashboard, page: Page, comparison: int) -> float:
+    """Give which share of the map of model.layers.2.mlp is dark, in token 3."""
+    dashboard.open(f"/c/{comparison}")
+    dashboard.wait_for_comparison()
+    listed = page.request.get(f"/api/v1/comparisons/{comparison}/slices/3/rows?unfold=all&count=1000").json()
+    row = next(one["row"] for one in listed["rows"] if one["path"].endswith("model.layers.2.mlp"))
+    dashboard.open(f"/c/{comparison}/s/3/n/{row}?tensor=output.0")
+    expect(page.locator("#closeup-scale .scale i").first).to_be_visible()
+    return float(page.locator("#closeup-map").evaluate(DARKEST_SHARE))
+
+
+def test_the_map_of_a_node_is_dark_above_the_limit_and_nowhere_else(
+    dashboard: Dashboard, page: Page, passing: int, failing: int
+) -> None:
+    assert dark_share_of_a_node(dashboard, page, passing) < 0.001
+    assert dark_share_of_a_node(dashboard, page, failing) > 0.05

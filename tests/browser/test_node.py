@@ -84,7 +84,7 @@ def test_slices_are_picked_by_keyboard_and_the_map_follows(
 ) -> None:
     dashboard.open(f"{rows['model.layers.0.mlp']}?tensor=output.0")
     picture = page.locator("#closeup-map")
-    expect(page.locator("#closeup-ramp span").last).not_to_be_empty()
+    expect(page.locator("#closeup-scale .scale")).not_to_be_empty()
     first = picture.evaluate("canvas => canvas.toDataURL()")
     picker = page.locator('input[data-axis="0"]')
     expect(picker).to_have_value("1")
@@ -105,7 +105,7 @@ def test_the_map_is_read_with_the_keys_and_leads_to_the_values(
     dashboard: Dashboard, page: Page, rows: dict[str, str]
 ) -> None:
     dashboard.open(f"{rows['model.layers.0.wide']}?tensor=output.0&at=0,0")
-    expect(page.locator("#closeup-ramp span").last).not_to_be_empty()
+    expect(page.locator("#closeup-scale .scale")).not_to_be_empty()
     page.locator("#closeup-map").focus()
     page.keyboard.press("ArrowDown")
     expect(page.locator("#closeup-cell")).to_have_text(re.compile(r"\[8\D+15, 0\D+2\].* 0\.25"))

@@ -1,7 +1,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { ABSENT, UNKNOWN, bins, prepare, selection, shadeOf, sizeAt, worst } from "../../frontend/firstdrift_frontend/static/comparison/heat_cells.js";
+import { ABSENT, UNKNOWN, bins, prepare, selection, sizeAt, worst } from "../../frontend/firstdrift_frontend/static/comparison/heat_cells.js";
+import { shadeOf } from "../../frontend/firstdrift_frontend/static/lib/limit_shades.js";
 
 const DATA = {
   rows: [{}, {}],

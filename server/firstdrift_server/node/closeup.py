@@ -4,6 +4,7 @@ A child process reads the files and looks at them, at most two pairs at a time, 
 """
 
 from collections.abc import Collection
+from math import sqrt
 from typing import Any
 
 from sqlalchemy.orm import Session
@@ -12,6 +13,7 @@ from firstdrift.catalogue.comparisons.records import get_comparison
 from firstdrift.catalogue.comparisons.slice_pairs import get_slice_pair
 from firstdrift.catalogue.comparisons.tree import Pair, get_row, pairs_of_row
 from firstdrift.errors import FirstdriftError, NotInCatalogueError, SettingsError
+from firstdrift.verdict.limit import limit_of_nodes
 from firstdrift.wording.message import Message
 from firstdrift_server.context import Context
 from firstdrift_server.node.view import tensor_keys, worst_tensor
@@ -48,7 +50,7 @@ def closeup_view(
     parts: Collection[str] = PARTS,
 ) -> dict[str, Any]:
     """Look at a pair of tensors of the node at a place (comparison, position of the slice, row) from near."""
-    pair, number, key, known = context.read(_find, place, asked.tensor)
+    pair, number, key, limit, known = context.read(_find, place, asked.tensor)
     comparison, position, row = place
     base = {
         "tensor": key,
@@ -60,14 +62,17 @@ def closeup_view(
         "reason": None,
     }
     try:
-        return base | context.look(look_at, known, asked, parts)
+        found = base | context.look(look_at, known, asked, parts)
     except FirstdriftError as error:
         return base | {"reason": error.message}
+    if "map" in found:
+        found["map"] |= {"limit": limit, "unit": _unit(pair), "verdict": pair.judgement.verdict}
+    return found
 
 
 def _find(
     session: Session, place: tuple[int, int, int], tensor: str | int | None
-) -> tuple[Pair, int, str, Known]:
+) -> tuple[Pair, int, str, float | None, Known]:
     comparison, position, index = place
     slice_pair = get_slice_pair(session, comparison, position)
     row, pairs = get_row(session, slice_pair.id, index), pairs_of_row(session, slice_pair.id, index)
@@ -78,7 +83,14 @@ def _find(
     shapes = tuple(side.shape for pair in pairs for side in (pair.plan.golden, pair.plan.target))
     finished = get_comparison(session, comparison).finished_at
     known = Known(pairs[number].plan, pairs[number].measurement, shapes, finished)
-    return pairs[number], number, keys[number], known
+    return pairs[number], number, keys[number], limit_of_nodes([slice_pair.judgement]), known
+
+
+def _unit(pair: Pair) -> float:
+    """Return the difference that is a relative error of 1: the root mean square of golden, if it has one."""
+    errors = pair.measurement.errors
+    mean = errors.sum_squared_golden / errors.size if errors is not None and errors.size else 0.0
+    return sqrt(mean) or 1.0
 
 
 def _number_of(tensor: str | int, keys: list[str]) -> int:

@@ -1,10 +1,11 @@
 // The map of layers: quick for a thousand slices by a hundred layers. Plotly draws the part that is zoomed into.
 
 import { listenForKeys } from "../lib/keys.js";
+import { scaleOf, span } from "../lib/limit_legend.js";
 import { say } from "../lib/notice.js";
 import { around, element } from "../lib/parts.js";
-import { keepDrawn, short, sources } from "../lib/plot.js";
-import { UNKNOWN, ends, prepare, selection } from "./heat_cells.js";
+import { keepDrawn, sources } from "../lib/plot.js";
+import { UNKNOWN, prepare, selection } from "./heat_cells.js";
 import { cellUnder, geometry, lookUpColours, paint } from "./heat_paint.js";
 import { addressOf, describe, drawn, firstCell, state } from "./heat_state.js";
 import { closeZoom, remembered, zoom } from "./heat_zoom.js";
@@ -130,28 +131,14 @@ function begin(figure) {
   });
 }
 
-/** @param {string} className @param {...(string | Node)} content */
-function span(className, ...content) {
-  const made = Object.assign(document.createElement("span"), { className });
-  made.append(...content);
-  return made;
-}
-
 /** @param {string} text @param {string} name */
 function swatch(text, name) {
   return span("", Object.assign(document.createElement("i"), { className: `swatch ${name}` }), text);
 }
 
-/** @param {string} name */
-const ramp = (name) => Object.assign(document.createElement("i"), { className: name });
-
 function showLegend() {
   const { data, limit, sizes } = drawn();
-  const parts = [];
-  if (data.range && limit !== null) {
-    const [low, , high] = ends(limit).map(short);
-    parts.push(span("scale", low, ramp("calm"), say("limit {value}", { value: short(limit) }), ramp("dark"), high));
-  } else if (data.range) parts.push(span("scale", say("passes"), ramp("calm")), span("scale", say("fails"), ramp("dark")));
+  const parts = data.range ? scaleOf(limit) : [];
   if (sizes.includes(0)) parts.push(swatch(say("equal"), "equal"));
   const infinite = sources().from === "digest" ? say("differs") : say("NaN or infinity");
   if (sizes.includes(Infinity)) parts.push(swatch(infinite, "infinite"));

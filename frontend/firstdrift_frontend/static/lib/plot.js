@@ -175,11 +175,14 @@ export function whenSeen(figures, seen) {
 const drawAll = () => Promise.all([...unseen].map((begin) => begin()));
 
 addEventListener("beforeprint", drawAll);
+const LONGEST = 5000; // ms that a printer waits
+const soon = () => new Promise((done) => void setTimeout(done, LONGEST));
+
 // Printers do not wait for what has to be fetched: with the keys for it, printing begins once all is drawn.
 addEventListener("keydown", (event) => {
   if (!(event.ctrlKey || event.metaKey) || event.shiftKey || event.altKey || event.key !== "p" || !unseen.size) return;
   event.preventDefault();
-  drawAll().finally(() => print());
+  Promise.race([drawAll(), soon()]).finally(() => print());
 });
 
 /**

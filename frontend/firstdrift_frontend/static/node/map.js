@@ -1,6 +1,8 @@
 // The map of |golden - target|: a plane of the pair on a canvas, and the cell of it that is pointed at.
 
 import { listenForKeys } from "../lib/keys.js";
+import { scaleOf } from "../lib/limit_legend.js";
+import { shadeOf } from "../lib/limit_shades.js";
 import { say } from "../lib/notice.js";
 import { colour, ramp, short } from "../lib/plot.js";
 import { ask, indexWith, part, plane, shown } from "./pair.js";
@@ -12,7 +14,9 @@ import { ask, indexWith, part, plane, shown } from "./pair.js";
  * @property {[number, number]} block elements of a cell, down and across
  * @property {[number, number]} every so many of them were looked at
  * @property {[number, number]} size of the plane
- * @property {number} largest
+ * @property {number | null} limit of relative errors, above which they are a fault's; null: the rules have none
+ * @property {number} unit the difference that is a relative error of 1: how large a golden element is
+ * @property {string} verdict of the pair
  */
 
 const SPECIAL = ["heat-equal", "heat-nan"];
@@ -47,33 +51,31 @@ export async function drawMap() {
     const { map } = await ask("map");
     if (asked !== plane()) return;
     const cells = map.cells.map((/** @type {unknown[]} */ row) => row.map((value) => (value === "Infinity" ? Infinity : value)));
-    state.map = { ...map, cells, largest: Math.max(0, ...cells.flat().filter(Number.isFinite)) };
+    state.map = { ...map, cells };
     paint();
   } catch (error) {
     part("cell").textContent = /** @type {Error} */ (error).message;
   }
 }
 
-/** @param {Plane} map @returns the smallest error that has a colour of its own */
-function smallest({ cells, largest }) {
-  const positive = cells.flat().filter((value) => value > 0 && Number.isFinite(value));
-  return Math.max(Math.min(...positive, largest), largest * 1e-6);
+/**
+ * Say how dark a difference is. Of a pair that passes all are calm: other reasons than the limit excuse it.
+ * @param {Plane} map
+ * @param {number} difference
+ */
+function shade({ limit, unit, verdict }, difference) {
+  if (difference === 0) return SHADES;
+  if (!Number.isFinite(difference)) return SHADES + 1;
+  return Math.round((SHADES - 1) * shadeOf(difference / unit, limit, verdict === "pass" ? verdict : ""));
 }
 
-/** @param {Plane} map @param {Uint8ClampedArray} colours what is small is near the page, what is large is far from it */
+/** @param {Plane} map @param {Uint8ClampedArray} colours */
 function pictureOf(map, colours) {
-  const [rows, columns] = [map.cells.length, map.cells[0].length];
-  const low = Math.log(smallest(map));
-  const width = Math.log(map.largest || 1) - low;
-  /** @param {number} value */
-  const shade = (value) => {
-    if (value === 0) return SHADES;
-    if (!Number.isFinite(value)) return SHADES + 1;
-    const share = width > 0 ? (Math.log(value) - low) / width : 1;
-    return Math.max(0, Math.min(SHADES - 1, Math.round((SHADES - 1) * share)));
-  };
-  const image = new ImageData(columns, rows);
-  map.cells.flat().forEach((value, place) => image.data.set(colours.subarray(4 * shade(value), 4 * shade(value) + 4), 4 * place));
+  const image = new ImageData(map.cells[0].length, map.cells.length);
+  map.cells.flat().forEach((difference, place) => {
+    const at = 4 * shade(map, difference);
+    image.data.set(colours.subarray(at, at + 4), 4 * place);
+  });
   return onCanvas(image);
 }
 
@@ -107,19 +109,8 @@ export function paint() {
   const here = placeOf(map, shown().at);
   if (here) frame(here, "text");
   if (cell) frame(cell, "accent");
-  legend(map, colours);
+  part("scale").replaceChildren(...scaleOf(map.limit, map.unit));
   sayCell(map);
-}
-
-/** @param {Plane} map @param {Uint8ClampedArray} colours */
-function legend(map, colours) {
-  const [low, bar, high] = part("ramp").children;
-  low.textContent = short(map.largest ? smallest(map) : 0);
-  high.textContent = short(map.largest);
-  const image = new ImageData(SHADES, 1);
-  image.data.set(colours.subarray(0, 4 * SHADES));
-  const canvas = /** @type {HTMLCanvasElement} */ (bar);
-  canvas.getContext("2d")?.drawImage(onCanvas(image), 0, 0, canvas.width, canvas.height);
 }
 
 /** @param {Plane} map @param {number[]} at @returns {Cell | null} the cell that an element lies in */
