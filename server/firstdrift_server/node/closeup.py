@@ -62,7 +62,7 @@ def closeup_view(
         "reason": None,
     }
     try:
-        found = base | context.look(look_at, known, asked, parts)
+        found: dict[str, Any] = base | context.look(look_at, known, asked, parts)
     except FirstdriftError as error:
         return base | {"reason": error.message}
     if "map" in found:
