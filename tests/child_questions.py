@@ -92,3 +92,14 @@ def pieces_for_ever(told: Path) -> Iterator[bytes]:
 def pieces_of_much_memory(size: int) -> Iterator[bytes]:
     yield b"begun"
     yield bytes(size)
+
+
+def pieces_after_work(seconds: float) -> Iterator[bytes]:
+    while time.process_time() < seconds:
+        pass
+    yield b"begun"
+
+
+def pieces_after_sleep(seconds: float) -> Iterator[bytes]:
+    time.sleep(seconds)
+    yield b"begun"

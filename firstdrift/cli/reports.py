@@ -1,9 +1,12 @@
 """The files that `firstdrift compare` writes."""
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
+from shutil import copymode
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from firstdrift.wording.message import Message
@@ -78,12 +81,37 @@ def write_file(write: "Callable[[Written, Path], object]", report: "Written", fi
     """
     from firstdrift.errors import SettingsError
 
+    if file is None:
+        return
     try:
-        if file is not None:
-            write(report, file)
+        with _whole(file) as part:
+            write(report, part)
     except OSError as error:
         why = Message.of("cli.report_not_written", why=error.strerror)
-        raise SettingsError(why, path=error.filename or file) from error
+        elsewhere = error.filename if _BESIDE not in str(error.filename) else None
+        raise SettingsError(why, path=elsewhere or file) from error
+
+
+_BESIDE: Final = ".firstdrift-"
+
+
+@contextmanager
+def _whole(file: Path) -> Iterator[Path]:
+    """Give the path at which to write a file: it is there when all of it is written, or is as it was.
+
+    What is no file, such as a pipe, and what lies where nothing else may be made, is written as it is.
+    """
+    there = file.resolve()
+    is_plain = not there.exists() or (there.is_file() and os.access(there, os.W_OK))
+    if not is_plain or not os.access(there.parent, os.W_OK):
+        yield file
+        return
+    with TemporaryDirectory(prefix=_BESIDE, dir=there.parent) as folder:
+        part = Path(folder, there.name)
+        yield part
+        if there.exists():
+            copymode(there, part)
+        part.replace(there)
 
 
 def _write_suggested(report: "Report", file: Path) -> None:

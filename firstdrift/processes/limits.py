@@ -84,6 +84,20 @@ def limit_processor_time(seconds: float) -> None:
     _limit(resource.RLIMIT_CPU, _from_now(seconds))
 
 
+def processor_time(process: int | None) -> float:
+    """Return the seconds of processor time that another process has had; 0 where the system does not say."""
+    try:
+        said = Path(f"/proc/{process}/stat").read_text("ascii", "replace")
+        spent = said.rpartition(")")[2].split()[_SPENT]
+    except (OSError, IndexError):
+        return 0.0
+    return sum(map(int, spent)) / os.sysconf("SC_CLK_TCK")
+
+
+_SPENT: Final = slice(11, 13)
+"""Places of the time in the program and in the system among what follows the name in /proc/PROCESS/stat."""
+
+
 @contextmanager
 def reading_time(seconds: float) -> Iterator[None]:
     """Give the block, which reads a dump, so much processor time of this process.

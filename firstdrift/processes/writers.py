@@ -25,7 +25,13 @@ from firstdrift.errors import BusyError, FirstdriftError, LimitError
 from firstdrift.files import allow_mapping, confine_process
 from firstdrift.processes.children import OUT_OF_MEMORY, OUTLASTS, portable, reason_of
 from firstdrift.processes.forked import Forked
-from firstdrift.processes.limits import Limits, be_first_to_go, limit_memory, limit_processor_time
+from firstdrift.processes.limits import (
+    Limits,
+    be_first_to_go,
+    limit_memory,
+    limit_processor_time,
+    processor_time,
+)
 from firstdrift.wording.message import Message
 
 Given = ParamSpec("Given")
@@ -33,8 +39,8 @@ Given = ParamSpec("Given")
 MOST_BYTES: Final = 1 << 18
 """So much is taken at a time, and may wait to be taken."""
 
-_BEGIN_SECONDS: Final = 60.0
-"""So long it may take until there is something to write."""
+_STILL_SECONDS = 60.0
+"""So long a writer may do nothing at all until it has something to say; it works as long as it has to."""
 
 _NICENESS: Final = 10
 """Of 0 to 19: how far a writer stands back behind whoever wants the processor."""
@@ -118,7 +124,7 @@ class Written(AbstractContextManager["Written"]):
         self._process = Forked(preload, _write, *theirs, self._limits, (write, given, named))
         for end in theirs:
             end.close()
-        self._hear(_BEGIN_SECONDS)
+        self._hear()
 
     def fileno(self) -> int:
         """Return the descriptor that can be read from when there is something to take."""
@@ -134,7 +140,7 @@ class Written(AbstractContextManager["Written"]):
         """
         piece = os.read(self._pieces.fileno(), MOST_BYTES)
         if not piece:
-            self._hear(_BEGIN_SECONDS)
+            self._hear()
         return piece
 
     def whole(self) -> bytes:
@@ -155,14 +161,18 @@ class Written(AbstractContextManager["Written"]):
             process.end()
         self.is_at_work = False
 
-    def _hear(self, seconds: float) -> None:
-        """Wait until the process says that all is well.
+    def _hear(self) -> None:
+        """Wait until the process says that all is well, as long as it works, however little it may.
 
         Raises:
             Exception: what it says instead.
         """
-        if not self._line.poll(seconds):
-            raise LimitError(Message.of("processes.took_long", seconds=seconds))
+        worked = -1.0
+        while not self._line.poll(_STILL_SECONDS):
+            until_now = processor_time(self.process)
+            if until_now <= worked:
+                raise LimitError(Message.of("processes.took_long", seconds=_STILL_SECONDS))
+            worked = until_now
         try:
             error = self._line.recv()
         except (EOFError, OSError) as ended:
@@ -188,7 +198,9 @@ def _write(
     limit_processor_time(limits.seconds)
     allow_mapping(allowed=False)
     confine_process(())
-    line.send(_written(line, pieces, *question))
+    said = _written(line, pieces, *question)
+    line.send(said)
+    pieces.close()  # whoever sees the end of the pieces need not wait for what is said of it
 
 
 def _written(
@@ -213,8 +225,6 @@ def _written(
         return error
     except Exception as error:  # noqa: BLE001 - a mistake of ours is one where the answer was asked for
         return portable(error)
-    finally:
-        pieces.close()
     return None
 
 

@@ -11,6 +11,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
+from itertools import chain
 from typing import Final
 
 from msgspec.structs import replace
@@ -34,7 +35,14 @@ from firstdrift.processes.lanes import Lane
 from firstdrift.verdict.judgement import Counts, Findings
 from firstdrift.wording.message import Message
 from firstdrift_worker.from_crew import FromCrew, work_of_crew
-from firstdrift_worker.indexing import Indexed, index_dump, read_indexed, still_grows, with_merged
+from firstdrift_worker.indexing import (
+    Indexed,
+    index_dump,
+    is_still_damaged,
+    read_indexed,
+    still_grows,
+    with_merged,
+)
 from firstdrift_worker.lanes import LaneTask, WorkerLane
 from firstdrift_worker.measuring import Measurer
 from firstdrift_worker.storage import CatalogueStorage, DumpPair
@@ -69,8 +77,9 @@ def compare_dumps(work: Work, comparison_id: int, measurer: Measurer) -> None:
         golden = with_merged(work, golden, firsts(pairing.pairs))
         target = with_merged(work, target, seconds(pairing.pairs))
         pair = DumpPair(golden, target, pairing)
+        damaged = _still_damaged(work, pair)
     with work.writing() as session:
-        results.start_results(session, comparison_id, pair.compared, pairing)
+        results.start_results(session, comparison_id, pair.compared, pairing, damaged)
     storage = CatalogueStorage(work, comparison, pair, measurer, baseline)
     options = comparison.options
     judging = ComparisonSession(storage, options.rules, options.thresholds)
@@ -90,7 +99,7 @@ def compare_dumps(work: Work, comparison_id: int, measurer: Measurer) -> None:
         positions = _judge_elsewhere(work, judging, storage, work.crew, told)
     _judge_all(work, judging, storage, positions, None if measurer.is_isolated else lanes)
     if pairing.pairs and not storage.saved:
-        raise (golden.damages + target.damages)[0]
+        raise next(chain(golden.damages.values(), target.damages.values()))
     findings = judging.conclude(len(pairing.unmatched_golden))
     _finish(work, comparison, pair, findings, storage.saved, clock)
 
@@ -157,6 +166,15 @@ def _side_by_side(
     return SideBySide(judging, taker, lanes, places, tell, work.check, guesses=guesses)
 
 
+def _still_damaged(work: Work, pair: DumpPair) -> frozenset[int]:
+    """List the pairs of which a slice could not be read the last time, and cannot now."""
+    return frozenset(
+        at
+        for at, (golden, target) in enumerate(pair.pairing.pairs)
+        if is_still_damaged(work, pair.golden, golden) or is_still_damaged(work, pair.target, target)
+    )
+
+
 def _look_at(work: Work, golden: Indexed, target: Indexed) -> Callable[[Dump, SliceListing], Slice]:
     """Make what reads slices before it is known which are compared: from the catalogue, if it has them."""
 
@@ -164,7 +182,7 @@ def _look_at(work: Work, golden: Indexed, target: Indexed) -> Callable[[Dump, Sl
         indexed = golden if dump is golden.dump else target
         found = read_indexed(work, indexed, indexed.slices[listing].id)
         if found is None:
-            raise indexed.damages[-1]
+            raise indexed.damages[indexed.slices[listing].id]
         return found
 
     return read

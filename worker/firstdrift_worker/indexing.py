@@ -30,7 +30,7 @@ class Indexed:
         files: its fingerprint.
         grows: it is still being written, as far as that shows.
         is_fresh: it was written a moment ago.
-        damages: why slices of it could not be read.
+        damages: why slices of it could not be read, by their ids; none is tried twice.
     """
 
     id: int
@@ -39,7 +39,7 @@ class Indexed:
     slices: dict[SliceListing, IndexedSlice]
     grows: bool = False
     is_fresh: bool = False
-    damages: list[DumpUnreadableError] = field(default_factory=list)
+    damages: dict[int, DumpUnreadableError] = field(default_factory=dict)
 
 
 def index_dump(work: Work, path: Path, known: int | None) -> Indexed:
@@ -107,6 +107,13 @@ def with_merged(work: Work, indexed: Indexed, listings: Iterable[SliceListing]) 
     return replace(indexed, slices={found.listing: found for found in slices})
 
 
+def is_still_damaged(work: Work, indexed: Indexed, listing: SliceListing) -> bool:
+    """Tell whether a slice, or one that it is merged from, could not be read before, and cannot now."""
+    parts = (indexed.slices[part] for part in listing.parts or (listing,))
+    damaged = [part.id for part in parts if part.nodes is None and part.problems]
+    return any(read_indexed(work, indexed, part) is None for part in damaged)
+
+
 def read_indexed(work: Work, indexed: Indexed, slice_id: int) -> Slice | None:
     """Read a slice from the catalogue; from its dump, and into the catalogue, the first time."""
     with reading(work.engine) as session:
@@ -115,11 +122,13 @@ def read_indexed(work: Work, indexed: Indexed, slice_id: int) -> Slice | None:
             return dumps.load_slice(session, slice_id)
     if known.merged is not None:
         return _read_merged(work, indexed, slice_id, known.merged)
+    if slice_id in indexed.damages:
+        return None
     try:
         with work.reading_dump(known.directory):
             read = read_slice(indexed.dump, known.listing)
     except DumpUnreadableError as error:
-        indexed.damages.append(error)
+        indexed.damages[slice_id] = error
         with work.writing() as session:
             problem = Problem(str(error.path or known.directory), error.message)
             dumps.add_damage(session, slice_id, problem)

@@ -66,7 +66,11 @@ def do_job(engine: Engine, claim: Claim, until: threading.Event, manner: Manner)
             jobs.release_job(session, claim)
     except CatalogueError as error:
         log.warning("job %d failed, and is tried again: %s", claim.job_id, error)
-        _fail(engine, claim, error, retry_after=RETRY_SECONDS)
+        if claim.kind == jobs.FOLLOW:  # nobody asks for it again
+            with writing(engine) as session:
+                jobs.put_back(session, claim, RETRY_SECONDS)
+        else:
+            _fail(engine, claim, error, retry_after=RETRY_SECONDS)
     except FirstdriftError as error:
         _fail(engine, claim, error, retry_after=None)
     except Exception as error:  # a mistake of ours ends the job, not the worker

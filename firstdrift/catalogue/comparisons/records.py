@@ -279,7 +279,7 @@ def set_note(session: Session, comparison_id: int, note: str) -> None:
 
 def delete_comparison(session: Session, comparison_id: int) -> None:
     """Move a comparison to the bin, from which `restore_comparison` takes it back; stop its job."""
-    cancel_comparison(session, comparison_id)
+    _stop(session, comparison_id)
     _change(session, comparison_id, deleted_at=Now())
 
 
@@ -289,7 +289,15 @@ def restore_comparison(session: Session, comparison_id: int) -> None:
 
 
 def cancel_comparison(session: Session, comparison_id: int) -> None:
-    """Stop what is being done for a comparison; what is there stays, and `compare_again` goes on from it."""
+    """Stop what is being done for a comparison; what is there stays, and `compare_again` goes on from it.
+
+    It does not go on by itself when there is more of a dump that grows.
+    """
+    _stop(session, comparison_id)
+    _change(session, comparison_id, follows=False)
+
+
+def _stop(session: Session, comparison_id: int) -> None:
     request_cancel(session, get_comparison(session, comparison_id).job.id)
 
 
@@ -308,7 +316,7 @@ def compare_again(session: Session, comparison_id: int, rules: str | Judging | N
         judging = asdict(rules)
     if judging:
         _require_rules(judging["rules"])
-    cancel_comparison(session, comparison_id)
+    _stop(session, comparison_id)
     _change(session, comparison_id, revision=ComparisonEntry.revision + 1, **judging)
     return enqueue(session, COMPARE, comparison_id, priority=INTERACTIVE)
 
@@ -317,12 +325,13 @@ def compare_what_is_new(session: Session, comparison_id: int) -> int:
     """Compare what there is of the dumps by now; return the id of the job, an open one if there is one.
 
     What was said of slices that are as they were, and have no new one before them, stays. With a baseline all
-    are judged again, as there may be more of that, too.
+    are judged again, as there may be more of that, too; and so they are while a job that was cancelled may
+    still write what it has found.
     """
     known = get_comparison(session, comparison_id)
     if not known.job.is_over and not known.job.cancel_requested:
         return known.job.id
-    if known.options.baseline is not None:
+    if known.options.baseline is not None or not known.job.is_over:
         return compare_again(session, comparison_id)
     return enqueue(session, COMPARE, comparison_id, priority=INTERACTIVE)
 

@@ -115,14 +115,20 @@ class Answer(Struct, frozen=True):
     seconds: dict[str, float]
 
 
-def start_results(session: Session, comparison_id: int, compared: Compared, pairing: SlicePairing) -> None:
+def start_results(
+    session: Session,
+    comparison_id: int,
+    compared: Compared,
+    pairing: SlicePairing,
+    damaged: frozenset[int] = frozenset(),
+) -> None:
     """Record which indexed dumps are compared, and which of their slices are left over.
 
     Results of other slices go, as do those of slices after the first one that is new: what is said of a slice
-    may depend on those before it.
+    may depend on those before it. Pairs that are `damaged`, as they were before, are not new: by position.
     """
     entry = session.get_one(ComparisonEntry, comparison_id)
-    stale = _stale(session, entry, compared.slice_ids)
+    stale = _stale(session, entry, compared.slice_ids, damaged)
     for start in range(0, len(stale), _AT_ONCE):
         some = SlicePairEntry.id.in_(stale[start : start + _AT_ONCE])
         session.execute(delete(SlicePairEntry).where(some))
@@ -133,7 +139,9 @@ def start_results(session: Session, comparison_id: int, compared: Compared, pair
     entry.notes = pairing.notes
 
 
-def _stale(session: Session, entry: ComparisonEntry, slice_ids: Sequence[tuple[int, int]]) -> list[int]:
+def _stale(
+    session: Session, entry: ComparisonEntry, slice_ids: Sequence[tuple[int, int]], damaged: frozenset[int]
+) -> list[int]:
     """List the slice pairs of a comparison that are none any more, or may be judged otherwise by now."""
     pair = SlicePairEntry
     columns = pair.id, pair.position, pair.golden_id, pair.target_id, pair.revision, pair.complete
@@ -141,7 +149,8 @@ def _stale(session: Session, entry: ComparisonEntry, slice_ids: Sequence[tuple[i
     wanted = dict(enumerate(slice_ids))
     fitting = [one for one in found if one.complete and wanted.get(one.position) == one[2:4]]
     there = {one.position for one in fitting if one.revision == entry.revision}
-    first_new = min(wanted.keys() - there, default=len(wanted))
+    never_judged = damaged.difference(one.position for one in found)
+    first_new = min(wanted.keys() - there - never_judged, default=len(wanted))
     kept = {one.id for one in fitting if one.revision != entry.revision or one.position < first_new}
     return [one.id for one in found if one.id not in kept]
 

@@ -17,6 +17,7 @@ from sqlalchemy.orm import Session
 
 from firstdrift.catalogue.columns import Now
 from firstdrift.catalogue.dumps.following import is_followed
+from firstdrift.catalogue.dumps.nodes import has_nodes
 from firstdrift.catalogue.dumps.records import (
     INDEX_VERSION,
     add_dump,
@@ -89,7 +90,7 @@ def _index_slices(session: Session, dump_id: int, looked: Looked) -> bool:
         entry = known.get(listing)
         if entry is None:
             new.append((listing, free + len(new)))
-        elif not _take_over(entry, looked.of_slices.get(listing), reasons.get(listing)):
+        elif not _take_over(session, entry, looked.of_slices.get(listing), reasons.get(listing)):
             gone.add(listing)
             new.append((listing, entry.position))
     _set_aside(session, entries, gone)
@@ -102,10 +103,10 @@ def _index_slices(session: Session, dump_id: int, looked: Looked) -> bool:
     return any(listing not in known for listing, _ in new)
 
 
-def _take_over(entry: SliceEntry, files: str | None, unfinished: Message | None) -> bool:
+def _take_over(session: Session, entry: SliceEntry, files: str | None, unfinished: Message | None) -> bool:
     """Let an entry stand for a slice as it is now, if nothing is known of what it was."""
     is_same = files is not None and entry.files == files
-    if not is_same and (entry.unfinished is None or entry.nodes is not None):
+    if not is_same and (entry.unfinished is None or entry.nodes is not None or has_nodes(session, entry.id)):
         return False
     entry.files, entry.unfinished = files, unfinished
     return True

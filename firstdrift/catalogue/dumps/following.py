@@ -13,7 +13,7 @@ from sqlalchemy import Double, or_, select, type_coerce, update
 from sqlalchemy.orm import Session
 
 from firstdrift.catalogue.columns import Now
-from firstdrift.catalogue.comparisons.records import compare_what_is_new
+from firstdrift.catalogue.comparisons.records import compare_what_is_new, get_comparison
 from firstdrift.catalogue.dumps.jobs import newest_index, newest_job
 from firstdrift.catalogue.jobs.queue import FOLLOW, Job, enqueue, request_cancel
 from firstdrift.catalogue.tables import ComparisonEntry, DumpEntry, JobState
@@ -28,16 +28,23 @@ QUIET_SECONDS: Final = 300.0
 
 def follow(session: Session, path: Path) -> None:
     """Look at a dump again by itself, unless it is already, or a person has stopped that."""
-    known = following(session, path)
+    known = _alone(session, path)
     if known is None or known.state not in (JobState.QUEUED, JobState.RUNNING, JobState.CANCELLED):
         enqueue(session, FOLLOW, path=str(path), after=LOOK_SECONDS)
 
 
 def follow_again(session: Session, path: Path) -> None:
     """Look at a dump again by itself, though a person has stopped that."""
-    known = following(session, path)
+    known = _alone(session, path)
     if known is None or known.is_over:
         enqueue(session, FOLLOW, path=str(path))
+
+
+def _alone(session: Session, path: Path) -> Job | None:
+    """Give the job that looks at a dump, or did last; nobody else adds one before this transaction ends."""
+    of_path = select(DumpEntry.id).where(DumpEntry.path == str(path)).order_by(DumpEntry.id)
+    session.scalars(of_path.with_for_update()).all()
+    return following(session, path)
 
 
 def stop_following(session: Session, path: Path) -> None:
@@ -60,7 +67,9 @@ def is_followed(session: Session, path: Path) -> bool:
 
 def let_follow(session: Session, comparison_id: int, growing: Iterable[Path]) -> None:
     """Let a comparison go on by itself whenever there is more of dumps that grow."""
-    for path in growing:
+    if get_comparison(session, comparison_id).job.cancel_requested:
+        return
+    for path in sorted(growing):  # in one order for all: each waits for whoever has the entry of a dump
         follow(session, path)
         change = update(ComparisonEntry).where(ComparisonEntry.id == comparison_id).values(follows=True)
         session.execute(change)
@@ -80,10 +89,14 @@ def go_on(session: Session, dump_id: int) -> list[int]:
 
 
 def seconds_to_wait(session: Session, path: Path) -> float | None:
-    """Say after how many seconds a dump is looked at next; None if it has not changed for long."""
+    """Say in how many seconds a dump is looked at next; None if it is unknown, or as it was for long."""
     age = type_coerce(Now(), Double) - type_coerce(DumpEntry.indexed_at, Double)
-    quiet = session.scalar(select(age).where(DumpEntry.id == newest_index(session, path))) or 0.0
-    return None if quiet >= QUIET_SECONDS else min(LONGEST_SECONDS, max(LOOK_SECONDS, quiet / 4))
+    quiet = session.scalar(select(age).where(DumpEntry.id == newest_index(session, path)))
+    return (
+        None
+        if quiet is None or quiet >= QUIET_SECONDS
+        else min(LONGEST_SECONDS, max(LOOK_SECONDS, quiet / 4))
+    )
 
 
 def end_following(session: Session, dump_id: int) -> None:

@@ -61,6 +61,11 @@ def add_blocks(
     )
 
 
+def has_nodes(session: Session, slice_id: int) -> bool:
+    """Tell whether nodes of a slice were kept, though they may not be all, as of a worker that died."""
+    return session.scalar(select(_BLOCKS.c.first).where(_BLOCKS.c.slice_id == slice_id).limit(1)) is not None
+
+
 def _kept(node: Node) -> Node:
     """Leave out what each rank holds of a tensor: whoever asks for it merges the ranks again."""
     if not any(record.shards for record in node.tensors):

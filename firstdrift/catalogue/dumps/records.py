@@ -1,7 +1,7 @@
 """Dumps that were indexed, so that what lies in them is known without reading their files again."""
 
-from collections.abc import Callable, Iterable, Mapping
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, suppress
 from datetime import datetime
 from enum import StrEnum
 from pathlib import Path
@@ -302,13 +302,25 @@ def add_packed_nodes(
     files: str | None = None,
 ) -> None:
     """Index the nodes and tensors of a slice as they were packed, likewise."""
-    add_blocks(writing, slice_id, read.packed)
-    with writing() as session:
-        entry = session.get_one(SliceEntry, slice_id)
-        if entry.files != files:
-            return
-        entry.order_origin, entry.problems = read.order_origin, read.problems
-        entry.nodes, entry.tensors = read.nodes, read.tensors
+
+    @contextmanager
+    def unchanged() -> Iterator[Session]:
+        with writing() as session:
+            held = select(SliceEntry.files).where(SliceEntry.id == slice_id).with_for_update(key_share=True)
+            if session.scalar(held) != files:
+                raise _ChangedError
+            yield session
+
+    with suppress(_ChangedError):
+        add_blocks(unchanged, slice_id, read.packed)
+        with unchanged() as session:
+            entry = session.get_one(SliceEntry, slice_id)
+            entry.order_origin, entry.problems = read.order_origin, read.problems
+            entry.nodes, entry.tensors = read.nodes, read.tensors
+
+
+class _ChangedError(Exception):
+    """The files of a slice are not those any more that were read."""
 
 
 def add_damage(session: Session, slice_id: int, problem: Problem) -> None:

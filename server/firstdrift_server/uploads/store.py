@@ -63,6 +63,7 @@ class Upload(Struct, frozen=True):
     Attributes:
         name: of the folder they are to lie in, unless there is one of that name.
         landed: that folder; None until all has arrived.
+        inode: by which the system knows it: another upload may have come to lie there meanwhile.
     """
 
     id: str
@@ -70,6 +71,16 @@ class Upload(Struct, frozen=True):
     files: tuple[UploadFile, ...]
     created_at: float
     landed: str | None = None
+    inode: int | None = None
+
+    def has_landed(self) -> bool:
+        """Tell whether it lies where it was to come to lie."""
+        if self.landed is None:
+            return False
+        try:
+            return self.inode in (None, os.stat(self.landed).st_ino)  # noqa: PTH116 (a string)
+        except FileNotFoundError:
+            return False
 
     @property
     def size(self) -> int:
@@ -130,10 +141,14 @@ class Uploads:
         _require_distinct(tidy)
         upload = Upload(secrets.token_hex(8), folder_name(name), tidy, time.time())
         self.clean()
-        self._require_room(upload.takes, len(upload.files) + len(_folders_of(upload.files)))
         with _room():
-            make_folder(self._of(upload.id) / "files")
-            self._save(upload)
+            self._require_room(upload.takes, len(upload.files) + len(_folders_of(upload.files)))
+            try:
+                make_folder(self._of(upload.id) / "files")
+                self._save(upload)
+            except OSError:
+                self._forget(upload.id)
+                raise
         return upload
 
     def get(self, upload_id: str) -> Upload:
@@ -161,7 +176,9 @@ class Uploads:
         if known is None or known[0] != inode:
             known = (inode, msgspec.json.decode(record.read_bytes(), type=Upload))
             self._known[upload_id] = known
-        return known[1]
+        if known[1].has_landed() or not (record.parent / "files").exists():
+            return known[1]
+        return replace(known[1], landed=None)  # whoever was to put it there died just before
 
     def arrived(self, upload: Upload, number: int) -> int:
         """Say how many bytes of a file have arrived."""
@@ -219,7 +236,7 @@ class Uploads:
             UploadError: it has not arrived whole, or the archive cannot be unpacked, and why.
             NoRoomError: there is no room for what the archive holds.
         """
-        with self._alone(upload_id) as unpacking:
+        with self._alone(upload_id) as unpacking, _room():
             upload = self.get(upload_id)
             if upload.landed is not None and Path(upload.landed).exists():
                 return Path(upload.landed)
@@ -251,8 +268,10 @@ class Uploads:
         self.get(upload_id)
         if (unpacking := self._unpacking.get(upload_id)) is not None:
             unpacking.stop = True  # who unpacks it throws it away
-        else:
-            self._forget(upload_id)
+            return
+        with _room():
+            (self._of(upload_id) / RECORD).unlink(missing_ok=True)
+        self._forget(upload_id)
 
     def unpacking(self, upload_id: str) -> Unpacking | None:
         """Say how far an archive is unpacked; None if it is not being unpacked by this process."""
@@ -362,7 +381,7 @@ class Uploads:
         with self._lock:
             landed = _free_place(self.folder / upload.name)
             # First where, then there: if this process dies in between, it is put there once more.
-            self._save(replace(upload, landed=str(landed)))
+            self._save(replace(upload, landed=str(landed), inode=source.stat().st_ino))
             source.rename(landed)
         os.utime(landed)
         return landed
@@ -371,9 +390,10 @@ class Uploads:
         with self._lock:
             if not source.is_dir() or to.exists():
                 raise NotInCatalogueError(Message.of("uploads.no_dump", name=source.name))
-            make_folder(to.parent)
-            source.rename(to)
-            os.utime(to)
+            with _room():
+                make_folder(to.parent)
+                source.rename(to)
+                os.utime(to)
 
     @contextmanager
     def _alone(self, upload_id: str) -> Iterator[Unpacking]:

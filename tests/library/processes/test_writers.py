@@ -16,6 +16,7 @@ from messages import refuses
 from working import wait_until
 
 from firstdrift.errors import BusyError, DumpUnreadableError, LimitError
+from firstdrift.processes import writers as module
 from firstdrift.processes.limits import Limits
 from firstdrift.processes.writers import MOST_BYTES, Writers, Written
 from firstdrift.wording.message import Message, verbatim
@@ -134,10 +135,36 @@ def test_a_writer_in_the_midst_of_its_work_ends_when_nobody_takes_it_any_more(en
     assert is_gone(process)
 
 
+def test_a_writer_may_take_long_to_begin_so_long_as_it_works(
+    writers: Writers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_STILL_SECONDS", 1.0)
+    with writers.begin(questions.pieces_after_work, 4.0) as written:
+        assert written.whole() == b"begun"
+
+
+def test_a_writer_that_does_nothing_at_all_is_not_waited_for(
+    writers: Writers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_STILL_SECONDS", 0.5)
+    with refuses(LimitError, "processes.took_long"):
+        writers.begin(questions.pieces_after_sleep, 60.0)
+
+
+def test_whoever_sees_the_end_need_not_wait_for_what_is_said_of_it(
+    writers: Writers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else a writer that stands back behind others would hold up all who are answered in one thread."""
+    with writers.begin(questions.pieces, 1, 10) as written:
+        monkeypatch.setattr(module, "_STILL_SECONDS", 0.0)
+        assert len(b"".join(taken(written))) == 10
+
+
 PARENT = """
 import os, sys, time
 from pathlib import Path
 import child_questions
+from firstdrift.processes import writers as module
 from firstdrift.processes.limits import Limits
 from firstdrift.processes.writers import Writers
 
