@@ -23,6 +23,7 @@ from firstdrift.catalogue.engine import open_engine, sqlite_warning, writing
 from firstdrift.catalogue.jobs import queue as jobs
 from firstdrift.catalogue.jobs.lease import worker_gone, worker_seen
 from firstdrift.catalogue.migrate import upgrade
+from firstdrift.catalogue.people.audit import purge_audit
 from firstdrift.errors import CatalogueError
 from firstdrift.processes.limits import Limits, usable_cores
 from firstdrift_worker.manner import Manner
@@ -119,6 +120,7 @@ def _take_turns(engine: Engine, name: str, until: threading.Event, turn: Callabl
                 purge_at = time.monotonic() + PURGE_SECONDS
                 with _tolerated(), writing(engine) as session:
                     purge_deleted(session, older_than=timedelta(days=BIN_DAYS))
+                    purge_audit(session)
             is_done = False
             with _tolerated():
                 is_done = turn()

@@ -6,8 +6,6 @@ Of a secret only the digest is kept, so that the database opens nothing. Whether
 asked of the database each time: it expires, and is revoked, at once.
 """
 
-import hashlib
-import secrets
 from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 from functools import partial
@@ -19,6 +17,7 @@ from sqlalchemy.orm import Session
 from firstdrift.catalogue.columns import Now
 from firstdrift.catalogue.comparisons.records import require_comparison
 from firstdrift.catalogue.lookup import added, record_of, required
+from firstdrift.catalogue.secret import digest_of, new_secret
 from firstdrift.catalogue.tables import ComparisonEntry, MatchSetEntry, MatchSetVersionEntry, ShareLinkEntry
 from firstdrift.errors import SettingsError
 from firstdrift.wording.message import Message
@@ -27,8 +26,6 @@ SHORTEST, LONGEST = timedelta(hours=1), timedelta(days=90)
 LONGEST_LABEL = 200
 MOST_ACTIVE = 100
 """So many links of one comparison can be open at a time."""
-
-_SECRET_BYTES = 32
 
 
 class ShareLink(Struct, frozen=True):
@@ -85,10 +82,10 @@ def new_link(
         raise SettingsError(
             Message.of("catalogue.link.many", most=MOST_ACTIVE), hint=Message.of("catalogue.hint.revoke_some")
         )
-    secret = secrets.token_urlsafe(_SECRET_BYTES)
+    secret = new_secret()
     entry = ShareLinkEntry(
         comparison_id=shown,
-        digest=_digest(secret),
+        digest=digest_of(secret),
         label=label.strip(),
         may_write=may_write,
         expires_at=None if lasts is None else Now(lasts.total_seconds()),
@@ -115,7 +112,7 @@ def revoke_link(session: Session, comparison_id: int, link_id: int) -> None:
 
 def open_links(session: Session, shown: Iterable[str]) -> tuple[ShareLink, ...]:
     """Give the links that are opened by some secrets; those expired, revoked or unknown open nothing."""
-    digests = list(map(_digest, shown))
+    digests = list(map(digest_of, shown))
     if not digests:
         return ()
     found = session.scalars(
@@ -155,8 +152,3 @@ def _is_active() -> tuple[ColumnElement[bool], ...]:
         ShareLinkEntry.revoked_at.is_(None),
         or_(ShareLinkEntry.expires_at.is_(None), ShareLinkEntry.expires_at > Now()),
     )
-
-
-def _digest(secret: str) -> bytes:
-    # The secret has 256 random bits: nobody finds it by trying, however fast they can.
-    return hashlib.sha256(secret.encode("utf-8", "surrogatepass")).digest()

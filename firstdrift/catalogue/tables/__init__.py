@@ -7,6 +7,7 @@
                 ├──< jobs          workers              measured once per pair of indexed slices
                 ├──< match_sets ──< match_set_versions ──> comparisons      with edits laid over
                 └──< share_links, node_notes             what people are shown, and what they write
+    members          audit                               who is let in, and who changed what
 
 Nodes with their tensors, rows, pairs and measurements come by the million: some hundreds of them are packed
 into one row of their table, a block.
@@ -34,10 +35,12 @@ from firstdrift.catalogue.tables.dumps import (
 from firstdrift.catalogue.tables.entry import Entry, JobState
 from firstdrift.catalogue.tables.jobs import JobEntry, WorkerEntry
 from firstdrift.catalogue.tables.matches import MatchSetEntry, MatchSetVersionEntry
+from firstdrift.catalogue.tables.people import AuditEntry, MemberEntry
 from firstdrift.catalogue.tables.sharing import NodeNoteEntry, ShareLinkEntry
 
 __all__ = [
     "BAD",
+    "AuditEntry",
     "ComparisonEntry",
     "ComputedEntry",
     "DumpEntry",
@@ -47,6 +50,7 @@ __all__ = [
     "MatchSetEntry",
     "MatchSetVersionEntry",
     "MeasurementBlockEntry",
+    "MemberEntry",
     "NodeBlockEntry",
     "NodeNoteEntry",
     "OverviewEntry",

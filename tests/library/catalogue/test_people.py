@@ -1,0 +1,201 @@
+"""Members are let in until they are removed; the audit log keeps who did what, and no secret."""
+
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from messages import refuses
+from sqlalchemy import Engine, text, update
+
+from firstdrift.catalogue.columns import Now
+from firstdrift.catalogue.comparisons.records import create_comparison, delete_comparison
+from firstdrift.catalogue.engine import reading, writing
+from firstdrift.catalogue.matches.match_sets import create_match_set
+from firstdrift.catalogue.people.audit import (
+    KEPT_DAYS,
+    MOST_ADDRESSES,
+    Act,
+    Actor,
+    Deed,
+    Entered,
+    Sought,
+    Who,
+    enter,
+    entries,
+    purge_audit,
+    those_known,
+)
+from firstdrift.catalogue.people.members import (
+    add_member,
+    list_members,
+    member_of,
+    member_of_token,
+    note_member_seen,
+    remove_member,
+)
+from firstdrift.catalogue.tables import AuditEntry
+from firstdrift.comparison.report import Options
+from firstdrift.errors import NotInCatalogueError, SettingsError
+
+OWNER, ANN, STRANGER = Who(Actor.OWNER), Who(Actor.MEMBER, "ann", 1), Who(Actor.STRANGER)
+DAY = timedelta(days=1).total_seconds()
+
+
+def add(engine: Engine, name: str) -> tuple[int, str]:
+    with writing(engine) as session:
+        return add_member(session, name)
+
+
+def keep(engine: Engine, *deeds: Deed) -> None:
+    for deed in deeds:
+        with writing(engine) as session:
+            enter(session, deed)
+
+
+def listed(engine: Engine, sought: Sought | None = None, limit: int = 100) -> tuple[Entered, ...]:
+    with reading(engine) as session:
+        return entries(session, sought or Sought(), limit)
+
+
+def test_the_token_of_a_member_is_not_in_the_database(engine: Engine) -> None:
+    _, token = add(engine, "ann")
+    assert len(token) >= 43, "256 bits"
+    with reading(engine) as session:
+        (row,) = session.execute(text("SELECT * FROM members")).all()
+    assert not any(token in str(cell) or token.encode() in bytes(str(cell), "utf-8") for cell in row)
+
+
+def test_a_member_is_one_until_removed_and_nobody_else_is(engine: Engine) -> None:
+    (ann, token), (bob, other) = add(engine, "ann"), add(engine, "Bob Li")
+    with reading(engine) as session:
+        assert member_of_token(session, token) == member_of(session, ann)
+        found = [member_of_token(session, shown) for shown in (other, "", "guess", token[:-1], "a" * 43)]
+        assert [member.name if member else None for member in found] == ["Bob Li", None, None, None, None]
+    with writing(engine) as session:
+        assert remove_member(session, "ann") == ann
+    with reading(engine) as session:
+        assert (member_of_token(session, token), member_of(session, ann)) == (None, None)
+        assert member_of_token(session, other) is not None
+        assert [(one.name, one.removed_at is None) for one in list_members(session)] == [
+            ("Bob Li", True),
+            ("ann", False),
+        ]
+    again, new = add(engine, "ann")
+    with writing(engine) as session:
+        note_member_seen(session, bob)
+    with reading(engine) as session:
+        assert again not in (ann, bob)
+        assert member_of_token(session, token) is None, "a name that comes again brings no token back"
+        assert member_of_token(session, new) is not None
+        seen = {one.name: one.seen_at is not None for one in list_members(session) if not one.removed_at}
+        assert seen == {"ann": False, "Bob Li": True}
+
+
+def test_two_members_never_have_one_name(engine: Engine) -> None:
+    add(engine, "ann")
+    with writing(engine) as session, refuses(SettingsError, "catalogue.member.known"):
+        add_member(session, "ann")
+
+
+@pytest.mark.parametrize("name", ["", " ", "ann ", " ann", "a" * 61, "a\nb", "a:b", "<b>", "\x1a", "a/b"])
+def test_what_is_no_name_is_refused(engine: Engine, name: str) -> None:
+    with writing(engine) as session, refuses(SettingsError, "catalogue.member.no_name"):
+        add_member(session, name)
+
+
+@pytest.mark.parametrize("name", ["ann", "王芳", "j.doe@example.org", "team-2 +x", "_", "a" * 60])
+def test_names_of_people_are_taken(engine: Engine, name: str) -> None:
+    assert add(engine, name)[0]
+
+
+def test_whoever_is_no_member_cannot_be_removed(engine: Engine) -> None:
+    with writing(engine) as session, refuses(NotInCatalogueError, "catalogue.no_member"):
+        remove_member(session, "ann")
+
+
+def test_an_entry_comes_and_goes_with_its_change(engine: Engine) -> None:
+    def compare(*, fails: bool) -> None:
+        with writing(engine) as session:
+            made = create_comparison(session, Path("/golden"), Path("/target"), Options())
+            enter(session, Deed(Act.COMPARED, OWNER, "192.0.2.1", made))
+            if fails:
+                raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        compare(fails=True)
+    assert listed(engine) == ()
+    compare(fails=False)
+    assert [entry.act for entry in listed(engine)] == ["compared"]
+
+
+def test_entries_are_found_by_who_what_and_of_which_comparison(engine: Engine) -> None:
+    link = Who(Actor.LINK, "for Li", 4)
+    keep(
+        engine,
+        Deed(Act.COMPARED, OWNER, "192.0.2.1", 1),
+        Deed(Act.COMPARED, ANN, "192.0.2.2", 2),
+        Deed(Act.NOTE_WRITTEN, link, "192.0.2.3", 1, "note", "7"),
+        Deed(Act.MEMBER_ADDED, Who(Actor.TERMINAL, "root"), kind="member", subject="ann"),
+    )
+    assert [entry.id for entry in listed(engine)] == [4, 3, 2, 1]
+    found = {
+        ("owner", "", None): [1],
+        ("member:ann", "", None): [2],
+        ("member:bob", "", None): [],
+        ("link:4", "", None): [3],
+        ("link:ann", "", None): [],
+        ("terminal", "", None): [4],
+        ("", "compared", None): [2, 1],
+        ("", "", 1): [3, 1],
+        ("owner", "compared", 1): [1],
+        ("nobody", "", None): [],
+    }
+    for (who, act, comparison), expected in found.items():
+        assert [entry.id for entry in listed(engine, Sought(who, act, comparison))] == expected
+    assert [entry.id for entry in listed(engine, Sought(before=3), 1)] == [2]
+    with reading(engine) as session:
+        assert those_known(session) == ("link:4", "member:ann", "owner", "terminal")
+
+
+def test_an_entry_outlasts_what_it_is_about(engine: Engine) -> None:
+    with writing(engine) as session:
+        made = create_comparison(session, Path("/golden"), Path("/target"), Options())
+        number = create_match_set(session, made, "by hand")
+        delete_comparison(session, made)
+        enter(session, Deed(Act.SET_RENAMED, ANN, kind="match_set", subject=str(number)))
+        enter(session, Deed(Act.SET_RENAMED, ANN, kind="match_set", subject="999"))
+        session.execute(text("DELETE FROM comparisons"))
+    assert [entry.comparison_id for entry in listed(engine)] == [None, made]
+
+
+def test_what_is_done_again_and_again_is_counted_hour_by_hour(engine: Engine) -> None:
+    sent = Deed(Act.PART_SENT, ANN, "192.0.2.2", kind="upload", subject="u1")
+    keep(engine, sent, sent, Deed(Act.PART_SENT, OWNER, "192.0.2.2", kind="upload", subject="u1"), sent)
+    assert [entry.times for entry in listed(engine)] == [1, 3]
+    with writing(engine) as session:
+        session.execute(update(AuditEntry).values(at=Now(-3601)))
+    keep(engine, sent)
+    assert [entry.times for entry in listed(engine)] == [1, 1, 3]
+    deleted = Deed(Act.DELETED, ANN, "192.0.2.2", 1)
+    keep(engine, deleted, deleted)
+    assert [entry.act for entry in listed(engine)][:2] == ["deleted", "deleted"], "each by itself"
+
+
+def test_strangers_cannot_fill_the_log_however_many_addresses_they_have(engine: Engine) -> None:
+    keep(engine, *(Deed(Act.REFUSED, STRANGER, f"2001:db8::{number:x}") for number in range(MOST_ADDRESSES)))
+    keep(engine, *(Deed(Act.REFUSED, STRANGER, f"2001:db8:1::{number:x}") for number in range(30)))
+    keep(engine, Deed(Act.REFUSED, STRANGER, "2001:db8::1"))
+    found = listed(engine)
+    assert len(found) == MOST_ADDRESSES + 1
+    assert (found[0].address, found[0].times) == ("", 30)
+    assert next(entry.times for entry in found if entry.address == "2001:db8::1") == 2
+
+
+def test_entries_are_kept_for_more_than_a_year_and_not_for_ever(engine: Engine) -> None:
+    keep(engine, *(Deed(Act.DELETED, ANN, comparison=number) for number in (1, 2, 3)))
+    with writing(engine) as session:
+        for number, days in ((1, KEPT_DAYS + 1), (2, KEPT_DAYS - 1)):
+            old = update(AuditEntry).where(AuditEntry.comparison_id == number)
+            session.execute(old.values(at=Now(-days * DAY), until=Now(-days * DAY)))
+        purge_audit(session)
+    assert [entry.comparison_id for entry in listed(engine)] == [3, 2]
