@@ -4,9 +4,11 @@ from importlib.metadata import version
 from threading import Thread
 
 from fastapi import FastAPI
+from sqlalchemy import Engine
 
-from firstdrift.catalogue.engine import open_engine
+from firstdrift.catalogue.engine import open_engine, reading
 from firstdrift.catalogue.migrate import upgrade
+from firstdrift.catalogue.people.members import Member, may_be_token, member_of_token
 from firstdrift_server.answers import explain_errors
 from firstdrift_server.context import Context
 from firstdrift_server.guards import guard
@@ -26,7 +28,7 @@ def create_app(settings: Settings) -> FastAPI:
     app = FastAPI(title="firstdrift", version=version("firstdrift"), docs_url=None, redoc_url=None)
     engine = open_engine(settings.database, checkpoints=False)
     upgrade(engine)
-    sessions = Sessions(settings.secret, settings.ended_sessions) if settings.secret is not None else None
+    sessions = _sessions(settings, engine)
     uploads = Uploads(settings.uploads, settings.upload_quota)
     app.state.context = Context(settings, engine, uploads, sessions)
     # Whoever left an upload alone may never come back to begin another.
@@ -36,3 +38,17 @@ def create_app(settings: Settings) -> FastAPI:
         app.include_router(router)
     guard(app, settings, sessions)
     return app
+
+
+def _sessions(settings: Settings, engine: Engine) -> Sessions | None:
+    """Give what lets in whoever has the token, or is a member; None where no token is asked for."""
+    if settings.secret is None:
+        return None
+
+    def known(shown: str) -> Member | None:
+        if not may_be_token(shown):
+            return None
+        with reading(engine) as session:
+            return member_of_token(session, shown)
+
+    return Sessions(settings.secret, settings.ended_sessions, member_of=known)

@@ -129,7 +129,9 @@ class ComparisonRequest(Sent):
         with context.writing() as session:
             if options.baseline is not None:
                 require_finished_baseline(session, options.baseline, golden)
-            return create_comparison(session, golden, target, options, note=self.note)
+            made = create_comparison(session, golden, target, options, note=self.note)
+            context.about(comparison=made)
+            return made
 
     def dumps(self, context: Context) -> tuple[Path, Path]:
         """Give the golden and the target dump.

@@ -1,9 +1,9 @@
 """What every route may need: the settings, the database, and what was looked at a moment ago."""
 
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Mapping
-from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from collections.abc import Callable, Hashable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from threading import BoundedSemaphore, Lock
@@ -19,6 +19,7 @@ from firstdrift.comparison.report import Options
 from firstdrift.processes.children import Children
 from firstdrift.processes.limits import GIB, Limits
 from firstdrift.processes.writers import Writers, Written
+from firstdrift_server.doing import Doing, begin
 from firstdrift_server.export.wanted import Wanted
 from firstdrift_server.sessions import Sessions
 from firstdrift_server.settings import Settings
@@ -165,6 +166,7 @@ class Context:
         listing: child processes that look for dumps, and into them, but at no values.
         writers: starts the processes that write files.
         turns: one is held by each visitor who is being answered.
+        doing: what the request does that is answered, for the audit log; None for nothing of it.
     """
 
     settings: Settings
@@ -195,6 +197,7 @@ class Context:
     turns: Mapping[Visit, BoundedSemaphore] = field(
         default_factory=lambda: {visit: BoundedSemaphore(most) for visit, most in VISITORS_AT_ONCE.items()}
     )
+    doing: Doing | None = None
 
     @property
     def roots(self) -> tuple[Path, ...]:
@@ -239,9 +242,20 @@ class Context:
         """Give a session with one consistent view of the database."""
         return reading(self.engine)
 
-    def writing(self) -> AbstractContextManager[Session]:
-        """Give a session for what a person asks for, which is kept through a power cut."""
-        return writing(self.engine, durable=True)
+    @contextmanager
+    def writing(self) -> Iterator[Session]:
+        """Give a session for what a person asks for, which is kept through a power cut, as is who did it."""
+        with writing(self.engine, durable=True) as session:
+            yield session
+            if self.doing is not None:
+                self.doing.enter(session)
+        if self.doing is not None:
+            self.doing.is_entered = True
+
+    def about(self, kind: str = "", subject: object = "", comparison: int | None = None) -> None:
+        """Say for the audit log of what it is that is being done, where the address does not."""
+        if self.doing is not None:
+            self.doing.about(kind, subject, comparison)
 
     def read(
         self, view: Callable[Concatenate[Session, Given], Value], *given: Given.args, **named: Given.kwargs
@@ -266,7 +280,8 @@ class Context:
 
 def _context(request: Request) -> Context:
     context: Context = request.app.state.context
-    return context
+    doing = begin(request)
+    return context if doing is None else replace(context, doing=doing)
 
 
 Shared = Annotated[Context, Depends(_context)]

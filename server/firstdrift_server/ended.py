@@ -1,7 +1,8 @@
 """Sessions that were ended before their time, by logging out.
 
-A session is known by its text, "<when it expires>.<32 hexadecimal digits>", which is of no use without its
-signature. All sessions last equally long, so that those that expire first began first.
+A session is known by its text, "<when it expires>.<32 hexadecimal digits>", of a member with ".<id>" behind
+it, which is of no use without its signature. All sessions last equally long, so that those that expire first
+began first.
 """
 
 import logging
@@ -21,7 +22,7 @@ before it are over."""
 LOOK_SECONDS = 1.0
 """How soon it is seen what another server on the same data directory has ended."""
 
-_LINE = re.compile(r"[0-9]{1,12}\.[0-9a-f]{32}")
+_LINE = re.compile(r"[0-9]{1,12}\.[0-9a-f]{32}(\.[0-9]{1,18})?")
 
 
 class EndedSessions:

@@ -18,6 +18,7 @@ from urllib.parse import unquote, urlsplit
 from fastapi import Request
 from starlette.responses import Response
 
+from firstdrift.catalogue.people.members import Member
 from firstdrift.catalogue.sharing.links import LONGEST, ShareLink
 
 NAME_COOKIE = "firstdrift_name"
@@ -53,16 +54,23 @@ class Viewer:
         link: through which a visitor came; None for somebody with the token, or where none is set.
         name: how they called themselves last.
         is_logged_in: whether there is a session that they can end.
+        member: who has logged in by a token of their own; None for the owner and for visitors.
     """
 
     link: ShareLink | None = None
     name: str = ""
     is_logged_in: bool = False
+    member: Member | None = None
+
+    @property
+    def only_looks(self) -> bool:
+        """Whether they see everything, and may change nothing."""
+        return self.member is not None and not self.member.may_write
 
     @property
     def may_write(self) -> bool:
         """Whether they may write notes."""
-        return self.link is None or self.link.may_write
+        return not self.only_looks if self.link is None else self.link.may_write
 
     @property
     def sees_others(self) -> bool:
@@ -71,7 +79,7 @@ class Viewer:
 
     def may_change(self, link_id: int | None) -> bool:
         """Tell whether they may delete what was written through a link; None for without one."""
-        return self.link is None or (self.link.may_write and self.link.id == link_id)
+        return self.may_write and (self.link is None or self.link.id == link_id)
 
 
 @dataclass(slots=True)
@@ -83,12 +91,18 @@ class Standing:
         has_token: whether they have the token, by a session or by showing it.
         is_refused: whether they are not let through.
         link: through which a visitor came.
+        member: whose token it is; None for the owner's.
+        has_entered: whether they were given a session just now.
+        has_failed: whether they showed a wrong token, which was looked at.
     """
 
     session: str | None = None
     has_token: bool = False
     is_refused: bool = False
     link: ShareLink | None = None
+    member: Member | None = None
+    has_entered: bool = False
+    has_failed: bool = False
 
 
 def standing_of(request: Request) -> Standing:
@@ -132,7 +146,8 @@ def view_asked_of(address: str) -> Asked | None:
 def viewer_of(request: Request) -> Viewer:
     """Return who looks."""
     standing, name = standing_of(request), unquote(request.cookies.get(NAME_COOKIE, ""))
-    return Viewer(standing.link, name, is_logged_in=standing.session is not None)
+    is_logged_in = standing.session is not None
+    return Viewer(standing.link, name, is_logged_in=is_logged_in, member=standing.member)
 
 
 def shown_secrets(request: Request, cookie: str) -> list[str]:

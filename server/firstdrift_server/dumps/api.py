@@ -42,6 +42,7 @@ def at_path(path: str, context: Shared) -> StrictJSONResponse:
 def read(reading: Reading, context: Shared) -> StrictJSONResponse:
     """Have a dump read; a worker begins at once."""
     path = context.ask(real_dump, context.roots, reading.path)
+    context.about("path", path)
     context.write(read_dump_later, path, computes=reading.computes)
     with context.reading() as session:
         return StrictJSONResponse(path_view(session, context, str(path)), HTTPStatus.ACCEPTED)
@@ -51,6 +52,7 @@ def read(reading: Reading, context: Shared) -> StrictJSONResponse:
 def follow(following: Following, context: Shared) -> StrictJSONResponse:
     """Look at a dump again by itself while it grows, or no more."""
     path = context.ask(real_dump, context.roots, following.path)
+    context.about("path", path)
     context.write(set_followed, [path], stops=following.stops)
     return at_path(str(path), context)
 

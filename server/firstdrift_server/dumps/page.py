@@ -36,6 +36,7 @@ def at_path(request: Request, context: Shared, path: str = "") -> Response:
 def read(fields: Fields, context: Shared) -> Response:
     """Have the dump at a path read; with `computes`, also the values of tensors without statistics."""
     path = context.ask(real_dump, context.roots, fields.get("path", ""))
+    context.about("path", path)
     context.write(read_dump_later, path, computes=fields.get("computes") == "yes")
     return RedirectResponse(f"/dumps?{query_of({'path': str(path)})}", HTTPStatus.SEE_OTHER)
 
@@ -44,6 +45,7 @@ def read(fields: Fields, context: Shared) -> Response:
 def follow(fields: Fields, context: Shared) -> Response:
     """Look at a dump again by itself while it grows, or, with `stops`, no more."""
     path = context.ask(real_dump, context.roots, fields.get("path", ""))
+    context.about("path", path)
     context.write(set_followed, [path], stops=fields.get("stops") == "yes")
     return RedirectResponse(f"/dumps?{query_of({'path': str(path)})}", HTTPStatus.SEE_OTHER)
 

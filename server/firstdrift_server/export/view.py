@@ -39,6 +39,7 @@ def exported(
     request: Request, context: Context, comparison: int, written: Format, columns: Columns
 ) -> Response:
     """Answer with a comparison as a file."""
+    context.about("file", written.value)
     with context.reading() as session:
         get_comparison(session, comparison)
         if not slice_labels_of(session, comparison):

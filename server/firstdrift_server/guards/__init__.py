@@ -1,11 +1,12 @@
 """What a request must pass before it reaches a route, whatever the route.
 
-headers ▶ language ▶ .json suffix ▶ plain query ▶ host ▶ origin ▶ body size ▶ login ▶ turns ▶ failures
+headers ▶ language ▶ .json suffix ▶ plain query ▶ host ▶ origin ▶ body size ▶ audit ▶ login ▶ turns ▶ failures
 """
 
 from fastapi import FastAPI
 from starlette.middleware.gzip import GZipMiddleware
 
+from firstdrift_server.guards.audit import AuditGuard
 from firstdrift_server.guards.body import BodyGuard
 from firstdrift_server.guards.data_suffix import DataSuffix
 from firstdrift_server.guards.failures import FailureGuard
@@ -25,6 +26,7 @@ def guard(app: FastAPI, settings: Settings, sessions: Sessions | None) -> None:
     app.add_middleware(FailureGuard)
     app.add_middleware(TurnGuard)
     app.add_middleware(LoginGuard, sessions=sessions)
+    app.add_middleware(AuditGuard)
     app.add_middleware(BodyGuard, largest=settings.largest_body)
     app.add_middleware(OriginGuard)
     app.add_middleware(HostGuard, settings=settings)

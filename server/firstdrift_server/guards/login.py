@@ -1,14 +1,17 @@
-"""Ask for the token, where one is set.
+"""Ask for the token, the owner's or a member's, where one is set.
 
 /c/7?token=SECRET        ─▶  a cookie, and on to /c/7 (the secret leaves the address bar)
 Authorization: Bearer …  ─▶  let through (scripts)
 the cookie               ─▶  let through
 the cookie of a link     ─▶  let through to the comparison that the link is for (guards/share.py)
+a member who only looks  ─▶  403 to whatever may change something
 anything else            ─▶  401, with a form for people
 wrong ones, many         ─▶  429, and when to try again (brake.py)
 """
 
 import math
+import time
+from contextlib import suppress
 from http import HTTPStatus
 
 from fastapi import Request
@@ -16,16 +19,24 @@ from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from firstdrift.catalogue.engine import writing
+from firstdrift.catalogue.people.members import SEEN_EVERY, Member, member_of, note_member_seen
+from firstdrift.errors import CatalogueError, FirstdriftError
 from firstdrift.wording.message import Message
-from firstdrift_server.answers import answer, error_answer, wants_json
+from firstdrift_server.answers import answer, error_answer, status_of, wants_json
 from firstdrift_server.asked import TOKEN, address_without_token
+from firstdrift_server.context import Context
 from firstdrift_server.guards import share
+from firstdrift_server.guards.origin import SAFE_METHODS
 from firstdrift_server.sessions import Attempt, Sessions
-from firstdrift_server.visitors import standing_of
+from firstdrift_server.visitors import standing_of, viewer_of
 
 OPEN_PATHS = frozenset({"/health", "/ready", "/login", share.HELP})
 OPEN_FOLDER = "/static/"
 """What anybody may see: whether the server lives, the form, and the files that make the form look well."""
+
+OF_LOOKERS = frozenset({"/logout", share.LANGUAGE})
+"""What somebody who only looks may do all the same."""
 
 NOTHING_SHOWN = Attempt(right=False, shown=False)
 
@@ -37,18 +48,38 @@ class LoginGuard:
         """Guard an application; without sessions, it stands open."""
         self.app = app
         self.sessions = sessions
+        self._seen: dict[int, float] = {}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass the request on, or answer with a form, an error or a cookie."""
         response = None
         if scope["type"] == "http" and self.sessions is not None:
             request = Request(scope)
-            response = _stop(request, self.sessions)
+            if _asks_for_members(request, self.sessions):
+                response = await run_in_threadpool(_stop_known, request, self.sessions)
+            else:
+                response = _stop(request, self.sessions)
             is_asked_of_links = response is not None or request.scope["path"] == share.HELP
             if is_asked_of_links and share.has_links(request, self.sessions.cookie):
                 visitor = (request, self.sessions.cookie, response)
                 response = await run_in_threadpool(share.stop_visitor, *visitor)
         await (response or self.app)(scope, receive, send)
+        member = standing_of(Request(scope)).member if scope["type"] == "http" else None
+        if member is not None:
+            await self._keep_seen(Request(scope), member)
+
+    async def _keep_seen(self, request: Request, member: Member) -> None:
+        """Keep that a member was here, now and then, once they have their answer."""
+        now = time.monotonic()
+        if now - self._seen.get(member.id, -math.inf) >= SEEN_EVERY.total_seconds():
+            self._seen[member.id] = now
+            await run_in_threadpool(_note_seen, request.app.state.context, member.id)
+
+
+def _note_seen(context: Context, number: int) -> None:
+    # Who cannot be told when somebody was here last is told less: nobody is turned away for that.
+    with suppress(CatalogueError), writing(context.engine) as session:
+        note_member_seen(session, number)
 
 
 def login_form(
@@ -78,21 +109,39 @@ def local_address(wanted: str) -> str:
     return wanted if is_local else "/"
 
 
+def _asks_for_members(request: Request, sessions: Sessions) -> bool:
+    """Tell whether the database has to be asked who somebody is; the owner, with a cookie, needs none."""
+    if request.scope["path"].startswith(OPEN_FOLDER) and TOKEN not in request.query_params:
+        return False
+    is_shown = TOKEN in request.query_params or "authorization" in request.headers
+    return is_shown or sessions.number_of(sessions.session_of(request)) is not None
+
+
+def _stop_known(request: Request, sessions: Sessions) -> Response | None:
+    """Do as `_stop` does, where the database has to be asked: that may be away."""
+    try:
+        return _stop(request, sessions)
+    except FirstdriftError as error:
+        return error_answer(request, status_of(error), error.message, error.advice)
+
+
 def _stop(request: Request, sessions: Sessions) -> Response | None:
     """Answer in place of the application, or give None to let the request through."""
     path = request.scope["path"]
     is_open = path in OPEN_PATHS or path.startswith((OPEN_FOLDER, share.OPEN_FOLDER))
-    session = sessions.session_of(request)
+    session, member = _session(request, sessions)
     bearer = NOTHING_SHOWN if session is not None or is_open else _bearer(request, sessions)
     is_in = session is not None or bearer.right
     standing = standing_of(request)
-    standing.session, standing.has_token = session, is_in
+    standing.session, standing.has_token, standing.member = session, is_in, member or bearer.member
     attempt = _token_in_address(request, sessions, is_in=is_in)
     wanted = local_address(address_without_token(request.scope))
     if attempt.right:
-        return sessions.welcome(request, wanted)
+        return sessions.welcome(request, wanted, attempt.member)
     wait = max(bearer.wait, attempt.wait)
-    if is_in or (is_open and not wait):
+    if is_in:
+        return _stop_looker(request)
+    if is_open and not wait:
         return None
     if wants_json(request) or request.method != "GET":
         standing.is_refused = True
@@ -103,12 +152,32 @@ def _stop(request: Request, sessions: Sessions) -> Response | None:
     return login_form(request, wanted, shown, gone=gone)
 
 
+def _session(request: Request, sessions: Sessions) -> tuple[str | None, Member | None]:
+    """Return the session that a request carries, and whose it is; that of somebody removed is none."""
+    session = sessions.session_of(request)
+    number = sessions.number_of(session)
+    if number is None or request.scope["path"].startswith(OPEN_FOLDER):
+        return session, None
+    context: Context = request.app.state.context
+    member = context.read(member_of, number)
+    return (None, None) if member is None else (session, member)
+
+
+def _stop_looker(request: Request) -> Response | None:
+    """Refuse what may change something to whoever only looks."""
+    may = request.method in SAFE_METHODS or request.scope["path"] in OF_LOOKERS
+    if may or not viewer_of(request).only_looks:
+        return None
+    error, hint = Message.of("server.changes_nothing"), Message.of("server.ask_for_more")
+    return error_answer(request, HTTPStatus.FORBIDDEN, error, hint)
+
+
 def _token_in_address(request: Request, sessions: Sessions, *, is_in: bool) -> Attempt:
     shown = request.query_params.get(TOKEN)
     if shown is None or request.method != "GET":
         return NOTHING_SHOWN
     # Who is in already guesses nothing: on /new, a parameter of this name says something else.
-    return Attempt(sessions.is_token(shown)) if is_in else sessions.attempt(request, shown)
+    return sessions.again(shown) if is_in else sessions.attempt(request, shown)
 
 
 def _unauthorized(request: Request) -> Response:

@@ -39,6 +39,7 @@ def remove(fields: Fields, context: Shared) -> Response:
     """Move an uploaded dump to the bin, and offer to take it back."""
     name = fields.get("name", "")
     context.uploads.remove(name)
+    context.about("path", name)
     address = address_after(fields.get("view", "/?show=dumps"), removed=name)
     return RedirectResponse(address, HTTPStatus.SEE_OTHER)
 
@@ -46,5 +47,6 @@ def remove(fields: Fields, context: Shared) -> Response:
 @router.post("/uploaded/restore")
 def restore(fields: Fields, context: Shared) -> Response:
     """Take an uploaded dump back from the bin."""
-    context.uploads.restore(fields.get("name", ""))
+    context.uploads.restore(name := fields.get("name", ""))
+    context.about("path", name)
     return RedirectResponse(address_after(fields.get("view", "/?show=dumps")), HTTPStatus.SEE_OTHER)

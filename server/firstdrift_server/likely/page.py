@@ -44,6 +44,7 @@ def accept(comparison: int, position: int, fields: Form, context: Shared) -> Res
     with context.writing() as session:
         made = chosen or begin_set(session, comparison, fields.get("name") or "")
         add_edits(session, made, version, edits)
+        context.about("match_set", made)
     with context.reading() as session:
         results = get_match_set(session, made).results()
     return RedirectResponse(f"/c/{results or comparison}", HTTPStatus.SEE_OTHER)

@@ -22,7 +22,7 @@ def log_in(request: Request, fields: Fields, context: Shared) -> Response:
         return RedirectResponse(wanted, 303)
     attempt = context.sessions.attempt(request, _token_in(fields.get("token", "").strip()))
     if attempt.right:
-        return context.sessions.welcome(request, wanted)
+        return context.sessions.welcome(request, wanted, attempt.member)
     return login_form(request, wanted, attempt)
 
 

@@ -126,7 +126,9 @@ def list_all(comparison: int, context: Shared, *, deleted: bool = False) -> Stri
 @router.post("/comparisons/{comparison}/match-sets", status_code=HTTPStatus.CREATED)
 def create(comparison: int, named: Named, context: Shared) -> StrictJSONResponse:
     """Begin a match set; nothing is decided in it yet."""
-    made = context.write(create_match_set, comparison, named.name)
+    with context.writing() as session:
+        made = create_match_set(session, comparison, named.name)
+        context.about("match_set", made)
     headers = {"location": f"/api/v1/match-sets/{made}"}
     with context.reading() as session:
         known = match_set_view(session, get_match_set(session, made))

@@ -249,7 +249,9 @@ class _Sent:
             raise SettingsError(
                 Message.of("server.no_match_set_chosen"), hint=Message.of("server.choose_or_begin")
             )
-        return set_of(session, self.comparison, self.picking.match_set).id
+        chosen = set_of(session, self.comparison, self.picking.match_set).id
+        self.context.about("match_set", chosen)
+        return chosen
 
 
 def _edit(sent: _Sent) -> "Picking":
@@ -287,6 +289,7 @@ def _lay_over(sent: _Sent, edits: tuple[Edit, ...], mappings: tuple[MappingFile,
             else match_set
         )
         add_edits(session, made, 0 if match_set is None else sent.version, edits, mappings)
+        sent.context.about("match_set", made)
     return made
 
 
@@ -305,6 +308,7 @@ def _begin(sent: _Sent) -> "Picking":
     with sent.context.writing() as session:
         get_slice_label(session, sent.comparison, sent.position)
         made = create_match_set(session, sent.comparison, sent.name)
+        sent.context.about("match_set", made)
     return _with_set(sent.picking, made)
 
 
@@ -324,6 +328,7 @@ def _restore(sent: _Sent) -> "Picking":
     with sent.context.writing() as session:
         restored = restore_match_set(session, sent.picking.match_set or 0)
         sent.chosen(session)
+        sent.context.about("match_set", restored.id)
     return _with_set(sent.picking, restored.id)
 
 

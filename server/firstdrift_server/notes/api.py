@@ -35,7 +35,9 @@ def write(
 ) -> StrictJSONResponse:
     """Write a note about a node."""
     place = (comparison, position, row)
-    made = context.write(write_note, viewer_of(request), place, note.author, note.text)
+    with context.writing() as session:
+        made = write_note(session, viewer_of(request), place, note.author, note.text)
+        context.about("note", made)
     return StrictJSONResponse(_listed(context, comparison, made), HTTPStatus.CREATED)
 
 

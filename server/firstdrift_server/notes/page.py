@@ -29,6 +29,7 @@ def write(
         note = write_note(
             session, viewer_of(request), (comparison, position, row), author, fields.get("text", "")
         )
+        context.about("note", note)
     response = _back(fields, node_address(comparison, position, row), f"#note-{note}")
     response.set_cookie(
         NAME_COOKIE, quote(author.strip()[:LONGEST_NAME]), max_age=_YEAR, httponly=True, samesite="lax"

@@ -37,7 +37,9 @@ def list_links(comparison: int, context: Shared) -> StrictJSONResponse:
 def make_link(request: Request, comparison: int, wanted: LinkIn, context: Shared) -> StrictJSONResponse:
     """Make a read-only link; `address` is said this once."""
     lasts = None if wanted.hours is None else timedelta(hours=wanted.hours)
-    made, secret = context.write(new_link, comparison, lasts, may_write=wanted.may_write, label=wanted.label)
+    with context.writing() as session:
+        made, secret = new_link(session, comparison, lasts, may_write=wanted.may_write, label=wanted.label)
+        context.about("link", made)
     with context.reading() as session:
         links = active_links(session, shared_comparison(session, comparison))
     found = next((link_view(link) for link in links if link.id == made), {"id": made})

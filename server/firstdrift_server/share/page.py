@@ -51,7 +51,8 @@ def make(request: Request, comparison: int, fields: Fields, context: Shared) -> 
     with context.writing() as session:
         shown = shared_comparison(session, comparison)
         may_write = fields.get("may_write") == "yes"
-        _, secret = new_link(session, shown, lasts, may_write=may_write, label=label)
+        made, secret = new_link(session, shown, lasts, may_write=may_write, label=label)
+        context.about("link", made)
     address = share_address(shown, view=fields.get("view") or None)
     response = RedirectResponse(address, HTTPStatus.SEE_OTHER)
     response.set_cookie(
@@ -82,9 +83,11 @@ def come(request: Request, secret: str, context: Shared, to: str | None = None) 
             raise HTTPException(HTTPStatus.NOT_FOUND, Message.of("server.dead_link"), NO_STORE)
         link = found[0]
         address = address_for(session, link, to)
+    standing = standing_of(request)
+    context.about("link", link.id, link.comparison_id)
     _keep_seen(context, link.id)
     response = RedirectResponse(address, HTTPStatus.SEE_OTHER, NO_STORE)
-    if context.sessions is not None and not standing_of(request).has_token:
+    if context.sessions is not None and not standing.has_token:
         give_secret(response, request, context.sessions.cookie, link, secret)
     return response
 

@@ -52,6 +52,7 @@ def begin(wanted: UploadIn, context: Shared) -> StrictJSONResponse:
     files = [UploadFile(file.path, file.size) for file in wanted.files]
     name = wanted.name or files[0].path.partition("/")[0]
     upload = context.uploads.begin(name, files)
+    context.about("path", name)
     headers = {"location": f"/api/v1/uploads/{upload.id}"}
     return StrictJSONResponse(upload_view(context, upload), HTTPStatus.CREATED, headers)
 
