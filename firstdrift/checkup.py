@@ -7,11 +7,16 @@ import sys
 from collections.abc import Iterator
 from importlib.metadata import version
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from firstdrift.catalogue.sizes import free_bytes, is_writable
 from firstdrift.errors import FirstdriftError
 from firstdrift_server.settings import Settings
+
+if TYPE_CHECKING:
+    from firstdrift.catalogue.jobs.waiting import Standing
 
 _LEAST_FREE = 1 << 30
 _FEWEST_FREE, _FEW_FREE = 1_000, 100_000
@@ -45,6 +50,7 @@ def examine(settings: Settings, seconds: float | None) -> Iterator[Finding]:
     yield Finding("versions", good=True, said=_versions())
     yield from _roots(settings.roots)
     for folder in _folders(settings):
+        yield _writable(folder)
         yield from _disk(folder)
         yield _privacy(folder)
     yield from _database(settings, seconds)
@@ -75,9 +81,13 @@ def _folders(settings: Settings) -> list[Path]:
     return sorted(folder for folder in wanted if folder.is_dir())
 
 
+def _writable(folder: Path) -> Finding:
+    good = is_writable(folder)
+    return Finding("writable", good, str(folder) if good else f"nothing can be written in {folder}")
+
+
 def _disk(folder: Path) -> Iterator[Finding]:
-    about = os.statvfs(folder)
-    free = about.f_bavail * about.f_frsize
+    about, free = os.statvfs(folder), free_bytes(folder)
     yield Finding("disk", free >= _LEAST_FREE, f"{free / (1 << 30):.1f} GiB free in {folder}")
     if about.f_files:  # some file systems have no limit
         said = f"room for {about.f_favail:,} more files in {folder}"
@@ -118,15 +128,15 @@ def _database(settings: Settings, seconds: float | None) -> Iterator[Finding]:
 def _tables(settings: Settings, doubt: str) -> Iterator[Finding]:
     """Say whether a database can be used, and which workers use it."""
     from firstdrift.catalogue.engine import open_engine, reading, sqlite_warning
+    from firstdrift.catalogue.jobs.waiting import Standing, standing
     from firstdrift.catalogue.migrate import HEAD, missing_tables, step_of
-    from firstdrift_server.parts.summary import worker_view
 
     where = settings.database.rpartition("@")[2]
     engine = open_engine(settings.database)
     try:
         with reading(engine) as session:
             step, missing = step_of(session), missing_tables(session)
-            alive = [] if missing else worker_view(session).alive
+            jobs = Standing({}, None, ()) if missing else standing(session)
         doubts = [sqlite_warning(engine), doubt]
     finally:
         engine.dispose()
@@ -140,11 +150,21 @@ def _tables(settings: Settings, doubt: str) -> Iterator[Finding]:
         doubts.append(f"its tables are of an earlier version ({step}): the next start brings them up to date")
     said = "; ".join(filter(None, doubts))
     yield Finding("database", good=True, said=f"{where}: {said}" if said else where, doubtful=bool(said))
+    yield _work(settings, jobs)
+
+
+def _work(settings: Settings, jobs: "Standing") -> Finding:
+    """Say which workers are alive, and whether they take what is to be done."""
+    if jobs.is_stuck:
+        said = (
+            f"{', '.join(jobs.workers)} take no job, and one waits for {jobs.waiting:,.0f} s: start them anew"
+        )
+        return Finding("worker", good=False, said=said)
     nobody = (
         f"no worker uses the database in {settings.data_dir}: start `firstdrift worker` or "
         "`firstdrift serve`; --data-dir says where they were started"
     )
-    yield Finding("worker", bool(alive), ", ".join(alive) or nobody)
+    return Finding("worker", bool(jobs.workers), ", ".join(jobs.workers) or nobody)
 
 
 def _file(file: Path, seconds: float | None) -> tuple[tuple[str, ...], str]:

@@ -54,6 +54,15 @@ def encodable(text: str) -> str:
     return text if text.isascii() else _NO_UTF8.sub(_spelling, text)
 
 
+def printable(text: str) -> str:
+    r"""Spell out control and format characters: a escape character becomes `\x1b`, a new line `\n`."""
+    if text.isprintable():
+        return text
+    return "".join(
+        mark if mark.isprintable() else mark.encode("unicode_escape").decode("ascii") for mark in text
+    )
+
+
 def _byte(spelling: re.Match[str]) -> str:
     code = int(spelling[1], 16)
     return chr(code if code < _FIRST_BYTE else code + _AS_SURROGATE)

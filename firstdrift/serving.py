@@ -8,6 +8,7 @@ A child that dies is started again: the address stays, and a job goes on where i
 """
 
 import gc
+import logging
 import os
 import select
 import signal
@@ -28,6 +29,8 @@ from firstdrift.processes.endings import why_it_ended
 from firstdrift.wording.text import text_of
 from firstdrift_server import listen
 from firstdrift_server.settings import Settings
+
+log = logging.getLogger(__name__)
 
 _LOOK_SECONDS: Final = 0.2
 _RESTART_SECONDS: Final = 1.0
@@ -193,6 +196,7 @@ class _Worker:
         environment["FIRSTDRIFT_DATABASE_URL"] = self._settings.database
         environment["FIRSTDRIFT_CLUSTER"] = self._settings.cluster or ""
         environment["FIRSTDRIFT_JOB_MEMORY"] = str(int(self._settings.job_memory))
+        environment["FIRSTDRIFT_LOG_FORMAT"] = self._settings.log_format
         environment["FIRSTDRIFT_READING_SECONDS"] = str(self._settings.reading_seconds)
         self._process = subprocess.Popen(command, env=environment)  # noqa: S603
 
@@ -235,8 +239,7 @@ class _Kept:
                 )
                 self._died_at = now
                 why = text_of(why_it_ended(status))
-                news = f"firstdrift: {self._name} died ({why}) and is started again"
-                print(news, file=sys.stderr, flush=True)  # noqa: T201
+                log.warning("firstdrift: %s died (%s) and is started again", self._name, why)
         elif now - self._died_at > self._pause:
             self._died_at, self._since = None, now
             self.child.start()

@@ -17,6 +17,9 @@ ENTRY: Final = 1024
 
 FOLDER: Final = BLOCK + ENTRY
 
+LEAST_FREE: Final = 64 << 20
+"""With less of the disk than that left, a database cannot be counted on to be written."""
+
 
 def blocks_of(size: int) -> int:
     """Return the bytes of the blocks that so many bytes fill."""
@@ -26,6 +29,20 @@ def blocks_of(size: int) -> int:
 def file_takes(size: int) -> int:
     """Return the bytes of the disk that a file of so many bytes takes."""
     return blocks_of(size) + ENTRY
+
+
+def free_bytes(folder: Path) -> int:
+    """Return how many bytes of the disk of a folder are free for us; 0 where the folder is gone."""
+    try:
+        about = os.statvfs(folder)
+    except OSError:
+        return 0
+    return about.f_bavail * about.f_frsize
+
+
+def is_writable(folder: Path) -> bool:
+    """Tell whether we may make files in a folder, as far as the system says without making one."""
+    return os.access(folder, os.W_OK | os.X_OK)
 
 
 def size_on_disk(path: Path) -> int:

@@ -35,7 +35,7 @@ def check(
     Each table of the database is read from begin to end. Nothing is changed.
     """
     from firstdrift.checkup import examine
-    from firstdrift.exports.text import printable
+    from firstdrift.paths import printable
 
     # What is not there is not made.
     settings = settings_of(roots, chosen | NO_SERVER)
@@ -86,7 +86,7 @@ def restore(file: Path, **chosen: Any) -> None:  # noqa: ANN401
 
 
 def _plain(path: Path) -> str:
-    from firstdrift.exports.text import printable
+    from firstdrift.paths import printable
 
     return printable(str(path))
 

@@ -17,7 +17,7 @@ class _Commands(click.Group):
         try:
             return super().invoke(ctx)
         except FirstdriftError as error:
-            from firstdrift.exports.text import printable
+            from firstdrift.paths import printable
 
             click.secho(printable(f"firstdrift: {error}"), fg="red", err=True)
             ctx.exit(UNUSABLE)

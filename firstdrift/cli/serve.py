@@ -9,6 +9,7 @@ from firstdrift.cli.places import Place, all_at_hand
 from firstdrift.cli.settings import (
     NO_SERVER,
     database_options,
+    log_option,
     prepare_data_dir,
     server_options,
     server_settings,
@@ -75,6 +76,7 @@ def server(roots: tuple[Path | str, ...], **chosen: Any) -> None:  # noqa: ANN40
 @click.command()
 @click.argument("roots", nargs=-1, type=Place(path_type=Path))
 @database_options
+@log_option
 @_WORKERS
 @click.option(
     "--end-with-parent",
@@ -88,11 +90,13 @@ def worker(roots: tuple[Path | str, ...], end_with_parent: int | None, **chosen:
     ROOTS are the directories outside of which it reads nothing, as the server was given them, addresses too;
     without any, it reads every dump that it is asked to.
     """
+    from firstdrift.logs import set_up
     from firstdrift.processes.limits import Limits
     from firstdrift_server.settings import settings_from
     from firstdrift_worker.main import work_until_signal
 
     settings = settings_from(roots=all_at_hand(roots) or None, **chosen, **NO_SERVER)
+    set_up(settings.log_format)
     prepare_data_dir(settings)
     if end_with_parent is not None:
         from firstdrift.serving import stop_without_parent

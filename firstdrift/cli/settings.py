@@ -1,5 +1,6 @@
 """Where a server listens, and where its database lies, as options of commands."""
 
+import logging
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -29,6 +30,18 @@ _DATABASE_URL = click.option(
 )
 
 
+_LOG_FORMAT = click.option(
+    "--log-format",
+    type=click.Choice(["text", "json"]),
+    help="How to log to standard error: lines for people (text), or one JSON object a line.",
+)
+
+
+def log_option(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command the option that says how it logs."""
+    return _LOG_FORMAT(command)
+
+
 def database_options(command: Callable[..., None]) -> Callable[..., None]:
     """Give a command the options that say where the database lies."""
     return _DATA_DIR(_DATABASE_URL(command))
@@ -41,6 +54,7 @@ def server_options(command: Callable[..., None]) -> Callable[..., None]:
         click.option("--port", type=click.IntRange(0, 65535), help="Port to listen at (8765)."),
         _DATA_DIR,
         _DATABASE_URL,
+        _LOG_FORMAT,
         click.option(
             "--token", hidden=True, expose_value=False, callback=_refuse_token, help="Use --token-file."
         ),
@@ -72,7 +86,10 @@ def settings_of(roots: tuple[Path, ...], chosen: dict[str, Any]) -> "Settings":
 
 def server_settings(roots: tuple[Path, ...], chosen: dict[str, Any]) -> "Settings":
     """Make the settings of a server of what was chosen, and say so if it asks for no token."""
+    from firstdrift.logs import set_up
+
     settings = settings_of(roots, chosen)
+    set_up(settings.log_format)
     prepare_data_dir(settings)
     settings = settings.with_token()
     if settings.token is None:
@@ -81,8 +98,15 @@ def server_settings(roots: tuple[Path, ...], chosen: dict[str, Any]) -> "Setting
             "firstdrift: no token is asked for: everybody with an account on this machine can read every dump"
             f" under {listed}, and change and delete what firstdrift keeps in {settings.data_dir}"
         )
-        click.secho(warning, fg="red", err=True)
+        _warn(settings, warning)
     return settings
+
+
+def _warn(settings: "Settings", warning: str) -> None:
+    if settings.log_format == "text":
+        click.secho(warning, fg="red", err=True)
+    else:
+        logging.getLogger("firstdrift.server").warning("%s", warning)
 
 
 def prepare_data_dir(settings: "Settings") -> None:
@@ -93,4 +117,4 @@ def prepare_data_dir(settings: "Settings") -> None:
     os.umask(0o077)
     make_folder(settings.data_dir)
     for change in keep_to_owner(settings.data_dir, is_default=settings.data_dir == default_data_dir()):
-        click.echo(f"firstdrift: {change}", err=True)
+        logging.getLogger("firstdrift.server").warning("firstdrift: %s", change)

@@ -16,11 +16,11 @@ from typing import Final
 import yaml
 
 from firstdrift.comparison.report import Report
-from firstdrift.exports.text import printable
 from firstdrift.matching.manual.mapping import TOP_LAYER
 from firstdrift.matching.plan import NodeMatch, SlicePlan, TensorPair
 from firstdrift.model.names import parse_name, with_direction
 from firstdrift.model.tensor import Role, TensorRecord
+from firstdrift.paths import printable
 
 _Dumper: Final = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 _NO_FOLDING: Final = 2**16

@@ -6,7 +6,7 @@ from typing import Any
 
 from firstdrift.comparison.single_dump import NodeView, SliceView, TensorView
 from firstdrift.exports.report_json import coordinates_object, placed_object
-from firstdrift.exports.text import printable
+from firstdrift.paths import printable
 from firstdrift.plurals import counted
 from firstdrift.verdict.judgement import Overflow
 from firstdrift.verdict.overflow_single import LEVELS, has_nonfinite

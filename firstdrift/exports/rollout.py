@@ -9,8 +9,8 @@ import numpy as np
 from msgspec.structs import asdict
 
 from firstdrift.exports.spreadsheets import write_csv_of_rows
-from firstdrift.exports.text import printable
 from firstdrift.groups import fields_of
+from firstdrift.paths import printable
 from firstdrift.remote.addresses import name_of
 from firstdrift.rollout.experts import ExpertsOfPair
 from firstdrift.rollout.read import placed

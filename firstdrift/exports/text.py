@@ -17,6 +17,7 @@ from firstdrift.exports.report_json import coordinates_object, problem_objects, 
 from firstdrift.groups import fields_of, firsts
 from firstdrift.model.slice import Coordinates, Problem, Unfinished, only_on_one_side
 from firstdrift.operators.unknown import unknown_messages
+from firstdrift.paths import printable
 from firstdrift.plurals import counted
 from firstdrift.remote.addresses import name_of
 from firstdrift.verdict.judgement import Counts, Finding, Findings, InputDifference, Overflow, Remedy
@@ -31,15 +32,6 @@ _SHOWN = 10
 _SUGGESTED: Final = "matches.json"
 _Incomparable: TypeAlias = tuple[Coordinates, Alike]
 _COUNTED = ("modules", "operators", "tensors", "with_data", "with_statistics", "with_digest", "unreadable")
-
-
-def printable(text: str) -> str:
-    r"""Spell out control and format characters: a escape character becomes `\x1b`, a new line `\n`."""
-    if text.isprintable():
-        return text
-    return "".join(
-        mark if mark.isprintable() else mark.encode("unicode_escape").decode("ascii") for mark in text
-    )
 
 
 def _as_lines(lines: Iterable[str]) -> str:

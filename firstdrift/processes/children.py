@@ -24,6 +24,7 @@ from typing import Any, Final, NamedTuple, ParamSpec, TypeVar
 
 from firstdrift.errors import BusyError, FirstdriftError, LimitError
 from firstdrift.files import allow_mapping, confine_process
+from firstdrift.logs import Carried, carried, set_up
 from firstdrift.processes.endings import why_it_ended
 from firstdrift.processes.forked import Forked
 from firstdrift.processes.limits import GIB, Limits, be_first_to_go, limit_memory, limit_processor_time
@@ -197,7 +198,7 @@ class _Child:
         self._limits = limits
         self._has_answered = False
         self._line, theirs = Pipe()
-        self._process = Forked(preload, _answer, theirs, limits, idle)
+        self._process = Forked(preload, _answer, theirs, limits, idle, carried())
         theirs.close()
 
     def ask(self, question: _Question) -> _Answer:
@@ -236,8 +237,9 @@ def reason_of(status: int | None, limits: Limits) -> Message:
     return why_it_ended(status)
 
 
-def _answer(line: Connection, limits: Limits, idle: float) -> None:
+def _answer(line: Connection, limits: Limits, idle: float, logs: Carried) -> None:
     """Answer questions until nobody asks any more: what a child does."""
+    set_up(logs[0])  # the next question comes with another request
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     be_first_to_go()

@@ -23,6 +23,7 @@ from weakref import WeakSet
 
 from firstdrift.errors import BusyError, FirstdriftError, LimitError
 from firstdrift.files import allow_mapping, confine_process
+from firstdrift.logs import Carried, carried, take_over
 from firstdrift.processes.children import OUT_OF_MEMORY, OUTLASTS, portable, reason_of
 from firstdrift.processes.forked import Forked
 from firstdrift.processes.limits import (
@@ -64,6 +65,11 @@ class Writers:
         self._at_work: WeakSet[Written] = WeakSet()
         self._lock = threading.Lock()
 
+    @property
+    def at_work(self) -> int:
+        """How many write."""
+        return sum(one.is_at_work for one in [*self._at_work])
+
     def begin(
         self, write: Callable[Given, Iterator[bytes]], *given: Given.args, **named: Given.kwargs
     ) -> "Written":
@@ -76,7 +82,7 @@ class Writers:
         """
         written = Written(self._limits)
         with self._lock:
-            if sum(one.is_at_work for one in self._at_work) >= self._most:
+            if self.at_work >= self._most:
                 busy = Message.of("processes.busy_writing", count=self._most)
                 raise BusyError(busy, hint=Message.of("processes.hint.when_one_is_written"))
             self._at_work.add(written)
@@ -121,7 +127,7 @@ class Written(AbstractContextManager["Written"]):
         if _RESIZE_PIPE is not None:
             with suppress(OSError):  # one user may have so many pages of pipes
                 fcntl.fcntl(self._pieces.fileno(), _RESIZE_PIPE, MOST_BYTES)
-        self._process = Forked(preload, _write, *theirs, self._limits, (write, given, named))
+        self._process = Forked(preload, _write, *theirs, self._limits, (write, given, named), carried())
         for end in theirs:
             end.close()
         self._hear()
@@ -187,8 +193,10 @@ def _write(
     pieces: Connection,
     limits: Limits,
     question: tuple[Callable[..., Iterator[bytes]], tuple[Any, ...], dict[str, Any]],
+    logs: Carried,
 ) -> None:
     """Write what a function yields: what a writer does."""
+    take_over(logs)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     threading.Thread(target=_end_with, args=(line,), daemon=True).start()

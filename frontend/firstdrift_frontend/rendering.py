@@ -15,8 +15,7 @@ from markupsafe import Markup, escape
 from msgspec import Struct
 from msgspec.structs import asdict
 
-from firstdrift.exports.text import printable
-from firstdrift.paths import encodable, spelt
+from firstdrift.paths import encodable, printable, spelt
 from firstdrift.strict_json import to_json
 from firstdrift.verdict.judgement import InputDifference
 from firstdrift.wording.message import VERBATIM, Message

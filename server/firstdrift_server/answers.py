@@ -32,6 +32,7 @@ from firstdrift_frontend.rendering import render
 from firstdrift_server.asked import address_without_token, asked_address
 from firstdrift_server.reader_language import VARY, language_of
 from firstdrift_server.strict_json import StrictJSONResponse
+from firstdrift_server.traffic import requested
 from firstdrift_server.validation import complaint
 from firstdrift_server.visitors import standing_of, viewer_of
 
@@ -72,7 +73,7 @@ class MessageOut(BaseModel):
 
 
 class ErrorOut(BaseModel):
-    """What a client gets whenever something was not possible."""
+    """What a client gets whenever something was not possible; `request` is its id in the log."""
 
     ok: bool = False
     error: str
@@ -80,6 +81,7 @@ class ErrorOut(BaseModel):
     hint: str = ""
     message: MessageOut
     advice: MessageOut | None = None
+    request: str = ""
 
 
 ERRORS: dict[int | str, dict[str, object]] = {
@@ -177,6 +179,7 @@ def error_answer(request: Request, status: int, error: Message, hint: Message | 
         "hint": text_of(advice, language_of(request)) if advice is not None else "",
         "message": error,
         "advice": advice,
+        "request": requested(request.scope).id,
     }
     response = answer(request, "error.html", view, status)
     if status == HTTPStatus.UNAUTHORIZED:

@@ -30,13 +30,13 @@ def create_app(settings: Settings) -> FastAPI:
     upgrade(engine)
     sessions = _sessions(settings, engine)
     uploads = Uploads(settings.uploads, settings.upload_quota)
-    app.state.context = Context(settings, engine, uploads, sessions)
+    context = app.state.context = Context(settings, engine, uploads, sessions)
     # Whoever left an upload alone may never come back to begin another.
     Thread(target=uploads.clean, name="clean uploads", daemon=True).start()
     explain_errors(app)
     for router in (*API, *PAGES):
         app.include_router(router)
-    guard(app, settings, sessions)
+    guard(app, settings, sessions, context.traffic)
     return app
 
 

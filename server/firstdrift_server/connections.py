@@ -122,11 +122,12 @@ def serve(app: ASGIApp, listener: "socket.socket") -> None:
     """Serve an application until the process is told to stop, which then ends within LEAVE_SECONDS."""
     allow_many_files()
     connection = type("Connection", (Connection,), {"waiting": {}})
-    # No access log: an address may hold the token, once, before it becomes a cookie.
+    # No access log: an address may hold the token, once, before it becomes a cookie. Else it logs as we do.
     config = uvicorn.Config(
         app,
         http=connection,
         access_log=False,
+        log_config=None,
         log_level="warning",
         timeout_graceful_shutdown=ANSWERS_SECONDS,
     )

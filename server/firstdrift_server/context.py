@@ -24,6 +24,7 @@ from firstdrift_server.export.wanted import Wanted
 from firstdrift_server.sessions import Sessions
 from firstdrift_server.settings import Settings
 from firstdrift_server.sizes import Sizes
+from firstdrift_server.traffic import Traffic
 from firstdrift_server.uploads.store import Uploads
 from firstdrift_server.visitors import Visit
 
@@ -167,6 +168,7 @@ class Context:
         writers: starts the processes that write files.
         turns: one is held by each visitor who is being answered.
         doing: what the request does that is answered, for the audit log; None for nothing of it.
+        traffic: what was answered, and how fast.
     """
 
     settings: Settings
@@ -198,6 +200,7 @@ class Context:
         default_factory=lambda: {visit: BoundedSemaphore(most) for visit, most in VISITORS_AT_ONCE.items()}
     )
     doing: Doing | None = None
+    traffic: Traffic = field(default_factory=Traffic)
 
     @property
     def roots(self) -> tuple[Path, ...]:

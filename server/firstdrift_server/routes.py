@@ -25,7 +25,7 @@ from firstdrift_server.notes import page as notes
 from firstdrift_server.rollout import page as rollout
 from firstdrift_server.rules import api as rules_api
 from firstdrift_server.rules import page as rules
-from firstdrift_server.service import health, jobs, language, static
+from firstdrift_server.service import health, jobs, language, metrics, static
 from firstdrift_server.share import api as share_api
 from firstdrift_server.share import page as share
 from firstdrift_server.tree import api as tree_api
@@ -51,6 +51,7 @@ API: tuple[APIRouter, ...] = tuple(
         new_api,
         jobs,
         health,
+        metrics,
         static,
         uploads_api,
     )

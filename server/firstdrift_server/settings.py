@@ -7,7 +7,7 @@ import ipaddress
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import ByteSize, Field, SecretStr, ValidationError, field_validator, model_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
@@ -56,6 +56,8 @@ class Settings(BaseSettings):
         upload_quota: how much uploads may take below `data_dir`, such as 50GiB; 0 switches them off.
         job_memory: how much memory each process of a worker may have, such as 8GiB.
         reading_seconds: processor time that reading one slice of a dump may take.
+        open_metrics: whether /metrics is shown to whoever reaches the server.
+        log_format: how server and worker log: lines for people, or JSON.
     """
 
     # An error must not quote what it is about: it may be the token, or the password of the database.
@@ -82,6 +84,8 @@ class Settings(BaseSettings):
     upload_quota: ByteSize = ByteSize(50 << 30)
     job_memory: Annotated[ByteSize, Field(ge=256 << 20)] = Field(default_factory=usual_job_memory)
     reading_seconds: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 600.0
+    open_metrics: bool = False
+    log_format: Literal["text", "json"] = "text"
 
     @field_validator("roots", mode="before")
     @classmethod

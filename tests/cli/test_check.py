@@ -12,11 +12,14 @@ from pathlib import Path
 import pytest
 from databases import new_postgresql_database
 from messages import says
+from sqlalchemy import insert
 from working import compare_with_worker
 
-from firstdrift.catalogue.engine import database_url, open_engine
+from firstdrift.catalogue.columns import Now
+from firstdrift.catalogue.engine import database_url, open_engine, writing
 from firstdrift.catalogue.jobs.lease import worker_seen
 from firstdrift.catalogue.migrate import HEAD, upgrade
+from firstdrift.catalogue.tables import JobEntry
 
 MIDDLE = 64 * 1024
 
@@ -85,6 +88,18 @@ def test_a_worker_that_lives_is_named(data: Path, check: Check) -> None:
     worker_seen(engine, "the worker of this test")
     engine.dispose()
     assert check("--quick")["worker"] == ("ok", "the worker of this test")
+
+
+def test_a_worker_that_lives_and_takes_nothing_is_told_apart(data: Path, check: Check) -> None:
+    engine = open_engine(database_url(data))
+    worker_seen(engine, "here:17")
+    assert check("--quick")["worker"] == ("ok", "here:17")
+    with writing(engine) as session:
+        session.execute(insert(JobEntry).values(kind="compare", created_at=Now(-300), ready_at=Now(-300)))
+    mark, said = check("--quick")["worker"]
+    engine.dispose()
+    assert mark == "FAIL"
+    assert re.search(r"here:17 take no job, and one waits for 3\d\d s", said)
 
 
 @pytest.mark.parametrize("part", [0.3, 0.7])

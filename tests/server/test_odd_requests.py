@@ -335,7 +335,7 @@ def complaints(answer: httpx2.Response) -> Iterator[str]:
             return
         said = json.loads(answer.text)
         if (
-            set(said) != {"ok", "error", "status", "hint", "message", "advice"}
+            set(said) != {"ok", "error", "status", "hint", "message", "advice", "request"}
             or said["ok"]
             or said["status"] != answer.status_code
         ):

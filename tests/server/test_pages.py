@@ -405,7 +405,7 @@ def test_errors_have_one_shape_and_say_what_to_do(
     answer = client.request(method, address, headers={"accept": "application/json"})
     said = answer.json()
     assert (answer.status_code, said["status"], said["ok"]) == (status, status, False)
-    assert set(said) == {"ok", "error", "status", "hint", "message", "advice"}
+    assert set(said) == {"ok", "error", "status", "hint", "message", "advice", "request"}
     assert said["error"] == said["message"]["text"] != ""
     shown = client.request(method, address, headers=HTML)
     if not address.startswith("/api/"):
@@ -416,7 +416,8 @@ def test_errors_have_one_shape_and_say_what_to_do(
 
 def test_probes_and_version(client: TestClient) -> None:
     assert client.get("/health").json() == {"ok": True}
-    assert client.get("/ready").json() == {"ok": True, "database": True, "worker": True}
+    parts = ("ok", "database", "schema", "worker", "working", "writable", "room")
+    assert client.get("/ready").json() == dict.fromkeys(parts, True)
     assert client.get("/version").json()["version"]
     schema = client.get("/openapi.json").json()
     assert "/api/v1/comparisons/{comparison}" in schema["paths"]

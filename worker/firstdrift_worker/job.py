@@ -13,6 +13,7 @@ from firstdrift.catalogue.jobs.lease import Lease
 from firstdrift.catalogue.jobs.queue import Claim
 from firstdrift.cluster.lanes import Cluster
 from firstdrift.errors import CatalogueError, FirstdriftError, JobCancelledError, JobLostError
+from firstdrift.logs import about
 from firstdrift.wording.message import Message
 from firstdrift_worker.comparing import compare_dumps
 from firstdrift_worker.following import look_again
@@ -50,6 +51,14 @@ def do_job(engine: Engine, claim: Claim, until: threading.Event, manner: Manner)
     Raises:
         CatalogueError: the database cannot be written, or another worker has the job.
     """
+    with about(job=claim.job_id, comparison=claim.comparison_id):
+        log.info("job %d begins: %s, attempt %d", claim.job_id, claim.kind, claim.attempt)
+        ended = _do(engine, claim, until, manner)
+        log.info("job %d %s", claim.job_id, ended)
+
+
+def _do(engine: Engine, claim: Claim, until: threading.Event, manner: Manner) -> str:
+    """Do a job, and record how it ended; return that in a word."""
     # A process may have died of this job: what it died of must not take the next one along.
     measurer = Measurer(manner.processes, isolated=claim.attempt > 1, roots=manner.roots)
     try:
@@ -61,9 +70,11 @@ def do_job(engine: Engine, claim: Claim, until: threading.Event, manner: Manner)
     except JobCancelledError:
         with writing(engine) as session:
             jobs.cancel_job(session, claim)
+        return "was cancelled"
     except WorkerStoppedError:
         with writing(engine) as session:
             jobs.release_job(session, claim)
+        return "is put back"
     except CatalogueError as error:
         log.warning("job %d failed, and is tried again: %s", claim.job_id, error)
         if claim.kind == jobs.FOLLOW:  # nobody asks for it again
@@ -72,10 +83,14 @@ def do_job(engine: Engine, claim: Claim, until: threading.Event, manner: Manner)
         else:
             _fail(engine, claim, error, retry_after=RETRY_SECONDS)
     except FirstdriftError as error:
+        log.info("job %d cannot be done: %s", claim.job_id, error)
         _fail(engine, claim, error, retry_after=None)
     except Exception as error:  # a mistake of ours ends the job, not the worker
         log.exception("job %d failed", claim.job_id)
         _fail(engine, claim, error, retry_after=None)
+    else:
+        return "is done"
+    return "failed"
 
 
 def _fail(engine: Engine, claim: Claim, error: Exception, *, retry_after: float | None) -> None:

@@ -18,6 +18,7 @@ from firstdrift.catalogue.jobs.queue import Claim
 from firstdrift.comparison.session import ComparisonSession
 from firstdrift.comparison.side_by_side import serve
 from firstdrift.files import allow_mapping, confine_process
+from firstdrift.logs import Carried, carried, take_over
 from firstdrift.matching.plan import SlicePairing
 from firstdrift.processes.children import OUTLASTS
 from firstdrift.processes.lanes import Lane
@@ -77,7 +78,7 @@ class WorkerLane(Lane):
         context = multiprocessing.get_context("forkserver")
         context.set_forkserver_preload([OUTLASTS, __name__])
         self.line, there = context.Pipe()
-        self._process = context.Process(target=_work, args=(there, task), name="lane")
+        self._process = context.Process(target=_work, args=(there, task, carried()), name="lane")
         self._process.start()
         there.close()
 
@@ -89,8 +90,9 @@ class WorkerLane(Lane):
         self.line.close()
 
 
-def _work(line: Connection, task: LaneTask) -> None:
+def _work(line: Connection, task: LaneTask, logs: Carried) -> None:
     """Answer until nobody asks any more: what a lane does."""
+    take_over(logs)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     threading.Thread(target=end_with_parent, daemon=True).start()

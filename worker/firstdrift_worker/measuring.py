@@ -32,6 +32,7 @@ from msgspec.structs import replace
 from firstdrift.comparison.shown import shown
 from firstdrift.comparison.stages import measure_pairs
 from firstdrift.files import confine_process
+from firstdrift.logs import Carried, carried, take_over
 from firstdrift.matching.plan import Messages, SlicePlan, TensorPair
 from firstdrift.metrics.elementwise.measure import prepare_engine
 from firstdrift.metrics.measurement import Measurement, MeasurementKind
@@ -209,7 +210,7 @@ class Measurer(AbstractContextManager["Measurer"]):
             context = multiprocessing.get_context("forkserver")
             context.set_forkserver_preload([OUTLASTS, __name__])
             self._pool = ProcessPoolExecutor(
-                self.processes, context, initializer=_start_in_pool, initargs=(self.roots,)
+                self.processes, context, initializer=_start_in_pool, initargs=(self.roots, carried())
             )
         return self._pool
 
@@ -274,8 +275,9 @@ def _look_within_time(pair: TensorPair, measured: Measurement) -> Messages:
     return shown(pair, measured)
 
 
-def _start_in_pool(roots: Sequence[Path] | None) -> None:
+def _start_in_pool(roots: Sequence[Path] | None, logs: Carried) -> None:
     """Let the worker decide when to stop, and end when it ends, however it does."""
+    take_over(logs)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     confine_process(roots)

@@ -29,6 +29,7 @@ from firstdrift.catalogue.jobs import queue as jobs
 from firstdrift.catalogue.jobs.queue import Claim, Standing
 from firstdrift.errors import CatalogueError, JobLostError
 from firstdrift.files import allow_mapping, confine_process
+from firstdrift.logs import Carried, about, carried, take_over
 from firstdrift.processes.children import OUTLASTS
 from firstdrift.processes.endings import why_it_ended
 from firstdrift.processes.limits import be_first_to_go, collect_garbage_seldom, limit_memory
@@ -142,7 +143,9 @@ class Supervisor(AbstractContextManager["Supervisor"]):
         # Jobs that run beside each other share the cores.
         processes = max(1, self._manner.processes // (len(self._children) + 1))
         manner = replace(self._manner, processes=processes)
-        process = context.Process(target=_do_in_child, args=(claim, manner), name=f"job {claim.job_id}")
+        process = context.Process(
+            target=_do_in_child, args=(claim, manner, carried()), name=f"job {claim.job_id}"
+        )
         try:
             process.start()
         except OSError as error:  # no more processes, or descriptors, may be had
@@ -158,7 +161,8 @@ class Supervisor(AbstractContextManager["Supervisor"]):
             status = child.process.exitcode
             if status:
                 why = why_it_ended(status)
-                log.warning("process of job %d ended before it: %s", child.claim.job_id, text_of(why))
+                with about(job=child.claim.job_id, comparison=child.claim.comparison_id):
+                    log.warning("process of job %d ended before it: %s", child.claim.job_id, text_of(why))
                 with suppress(JobLostError), writing(self._engine) as session:
                     _try_again(session, child.claim, Message.of("worker.process_died", why=why))
             child.kill()
@@ -188,8 +192,9 @@ def _try_again(session: Session, claim: Claim, error: Message) -> None:
     jobs.fail_job(session, claim, error, "", retry_after=0.0)
 
 
-def _do_in_child(claim: Claim, manner: Manner) -> None:
+def _do_in_child(claim: Claim, manner: Manner, logs: Carried) -> None:
     """Do a job: what a child process does."""
+    take_over(logs, job=claim.job_id, comparison=claim.comparison_id)
     stopping = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: stopping.set())
     signal.signal(signal.SIGINT, signal.SIG_IGN)

@@ -33,6 +33,7 @@ from sqlalchemy import (
     Engine,
     and_,
     case,
+    event,
     exists,
     false,
     func,
@@ -177,7 +178,13 @@ def enqueue(
         priority=priority,
         ready_at=_AT_ONCE if after is None else Now(after),
     )
-    return added(session, job)
+    made = added(session, job)
+    facts = {"job": made, "comparison": comparison_id, "kind": kind}
+    # The request that asked for it is known here, and the job wherever it is done: this line has both.
+    event.listen(
+        session, "after_commit", lambda _: log.info("job %d is queued", made, extra=facts), once=True
+    )
+    return made
 
 
 def get_job(session: Session, job_id: int) -> Job:

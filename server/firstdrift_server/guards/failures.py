@@ -11,6 +11,7 @@ from starlette.types import Message as Event
 
 from firstdrift.wording.message import Message
 from firstdrift_server.answers import error_answer
+from firstdrift_server.traffic import UNKNOWN, requested
 
 log = logging.getLogger("firstdrift.server")
 
@@ -46,9 +47,16 @@ class FailureGuard:
             if (begun and not has_room) or scope["type"] != "http":
                 raise
             request = Request(scope)
-            log.exception("%s %s failed", request.method, scope["path"])
+            log.exception("%s %s failed", request.method, _route_of(scope))
             response = error_answer(request, HTTPStatus.INTERNAL_SERVER_ERROR, Message.of("server.fault"))
             if begun:
                 await send({"type": "http.response.body", "body": response.body})
             else:
                 await response(scope, receive, send)
+        finally:
+            requested(scope).route = _route_of(scope)
+
+
+def _route_of(scope: Scope) -> str:
+    """Return the template of the route that a request has reached."""
+    return getattr(scope.get("route"), "path", UNKNOWN)

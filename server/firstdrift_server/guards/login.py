@@ -32,6 +32,9 @@ from firstdrift_server.sessions import Attempt, Sessions
 from firstdrift_server.visitors import standing_of, viewer_of
 
 OPEN_PATHS = frozenset({"/health", "/ready", "/login", share.HELP})
+METRICS = "/metrics"
+"""Open likewise where the operator says so."""
+
 OPEN_FOLDER = "/static/"
 """What anybody may see: whether the server lives, the form, and the files that make the form look well."""
 
@@ -44,21 +47,23 @@ NOTHING_SHOWN = Attempt(right=False, shown=False)
 class LoginGuard:
     """Let through visitors who have shown the token."""
 
-    def __init__(self, app: ASGIApp, sessions: Sessions | None) -> None:
+    def __init__(self, app: ASGIApp, sessions: Sessions | None, *, open_metrics: bool = False) -> None:
         """Guard an application; without sessions, it stands open."""
         self.app = app
         self.sessions = sessions
         self._seen: dict[int, float] = {}
+        self._open = OPEN_PATHS | ({METRICS} if open_metrics else set())
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass the request on, or answer with a form, an error or a cookie."""
         response = None
         if scope["type"] == "http" and self.sessions is not None:
             request = Request(scope)
+            is_open = self._is_open(request.scope["path"])
             if _asks_for_members(request, self.sessions):
-                response = await run_in_threadpool(_stop_known, request, self.sessions)
+                response = await run_in_threadpool(_stop_known, request, self.sessions, is_open=is_open)
             else:
-                response = _stop(request, self.sessions)
+                response = _stop(request, self.sessions, is_open=is_open)
             is_asked_of_links = response is not None or request.scope["path"] == share.HELP
             if is_asked_of_links and share.has_links(request, self.sessions.cookie):
                 visitor = (request, self.sessions.cookie, response)
@@ -67,6 +72,9 @@ class LoginGuard:
         member = standing_of(Request(scope)).member if scope["type"] == "http" else None
         if member is not None:
             await self._keep_seen(Request(scope), member)
+
+    def _is_open(self, path: str) -> bool:
+        return path in self._open or path.startswith((OPEN_FOLDER, share.OPEN_FOLDER))
 
     async def _keep_seen(self, request: Request, member: Member) -> None:
         """Keep that a member was here, now and then, once they have their answer."""
@@ -117,18 +125,16 @@ def _asks_for_members(request: Request, sessions: Sessions) -> bool:
     return is_shown or sessions.number_of(sessions.session_of(request)) is not None
 
 
-def _stop_known(request: Request, sessions: Sessions) -> Response | None:
+def _stop_known(request: Request, sessions: Sessions, *, is_open: bool) -> Response | None:
     """Do as `_stop` does, where the database has to be asked: that may be away."""
     try:
-        return _stop(request, sessions)
+        return _stop(request, sessions, is_open=is_open)
     except FirstdriftError as error:
         return error_answer(request, status_of(error), error.message, error.advice)
 
 
-def _stop(request: Request, sessions: Sessions) -> Response | None:
+def _stop(request: Request, sessions: Sessions, *, is_open: bool) -> Response | None:
     """Answer in place of the application, or give None to let the request through."""
-    path = request.scope["path"]
-    is_open = path in OPEN_PATHS or path.startswith((OPEN_FOLDER, share.OPEN_FOLDER))
     session, member = _session(request, sessions)
     bearer = NOTHING_SHOWN if session is not None or is_open else _bearer(request, sessions)
     is_in = session is not None or bearer.right

@@ -8,14 +8,12 @@ from sqlalchemy.orm import Session
 
 from firstdrift.catalogue.comparisons.records import Comparison
 from firstdrift.catalogue.jobs.queue import Job, jobs_before, list_workers
+from firstdrift.catalogue.jobs.waiting import alive
 from firstdrift.catalogue.lookup import record_of
 from firstdrift.catalogue.tables import JobState
 from firstdrift.exports.report_json import counts_object
 from firstdrift.verdict.judgement import Counts
 from firstdrift.wording.message import Message
-
-SILENT_SECONDS = 20.0
-"""A worker says every few seconds that it is alive; after so many without a word it is taken for gone."""
 
 
 class Side(Struct, frozen=True):
@@ -114,8 +112,7 @@ def job_view(session: Session, job: Job) -> JobView:
 def worker_view(session: Session) -> WorkerView:
     """Say which workers are alive, and when one was last seen."""
     workers = list_workers(session)
-    alive = [worker.name for worker in workers if abs(worker.seconds_since_seen) < SILENT_SECONDS]
-    return WorkerView(alive, max((worker.seen_at for worker in workers), default=None))
+    return WorkerView(list(alive(workers)), max((worker.seen_at for worker in workers), default=None))
 
 
 def _tone(comparison: Comparison) -> str:

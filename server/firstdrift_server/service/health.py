@@ -3,14 +3,17 @@
 import sqlite3
 from http import HTTPStatus
 from importlib.metadata import version
+from pathlib import Path
 
 from fastapi import APIRouter
 from pydantic import BaseModel
 
 from firstdrift.catalogue.engine import sqlite_warning
+from firstdrift.catalogue.jobs.waiting import standing
+from firstdrift.catalogue.migrate import HEAD, step_of
+from firstdrift.catalogue.sizes import LEAST_FREE, free_bytes, is_writable
 from firstdrift.errors import CatalogueError
-from firstdrift_server.context import Shared
-from firstdrift_server.parts.summary import worker_view
+from firstdrift_server.context import Context, Shared
 from firstdrift_server.strict_json import StrictJSONResponse
 
 router = APIRouter(tags=["health"])
@@ -30,15 +33,34 @@ async def health() -> Health:
 
 @router.get("/ready")
 def ready(context: Shared) -> StrictJSONResponse:
-    """Say whether comparisons can be shown and made: the database answers, and a worker is alive."""
+    """Say whether comparisons can be shown and made; 503 unless all of it is true.
+
+    `database`: it answers; `schema`: its tables are those of this version; `worker`: one is alive; `working`:
+    what is to be done is taken; `writable`: so is the data directory; `room`: so much of its disk is left
+    that jobs can write.
+    """
+    said = _of_database(context) | _of_disk(context.settings.data_dir)
+    is_ready = all(said.values())
+    status = HTTPStatus.OK if is_ready else HTTPStatus.SERVICE_UNAVAILABLE
+    return StrictJSONResponse({"ok": is_ready, **said}, status)
+
+
+def _of_database(context: Context) -> dict[str, bool]:
     try:
         with context.reading() as session:
-            has_worker, has_database = bool(worker_view(session).alive), True
+            jobs, step = standing(session), step_of(session)
     except CatalogueError:
-        has_worker = has_database = False
-    status = HTTPStatus.OK if has_worker and has_database else HTTPStatus.SERVICE_UNAVAILABLE
-    said = {"ok": status == HTTPStatus.OK, "database": has_database, "worker": has_worker}
-    return StrictJSONResponse(said, status)
+        return dict.fromkeys(("database", "schema", "worker", "working"), False)
+    return {
+        "database": True,
+        "schema": step == HEAD,
+        "worker": bool(jobs.workers),
+        "working": not jobs.is_stuck,
+    }
+
+
+def _of_disk(folder: Path) -> dict[str, bool]:
+    return {"writable": is_writable(folder), "room": free_bytes(folder) >= LEAST_FREE}
 
 
 @router.get("/version")
