@@ -14,11 +14,14 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
+from functools import wraps
 from importlib.metadata import version
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeVar, cast
+
+Test = TypeVar("Test", bound=Callable[..., None])
 
 HERE = Path(__file__).resolve().parent
 KEPT = HERE.parent / "docs" / "reliability.json"
@@ -118,7 +121,10 @@ PROMISES: dict[str, Promise] = {
     "numbers": Promise(
         "The numbers are right",
         "every metric against a float64 reference, 10,000 pairs of tensors",
-        ("library/metrics/test_against_reference.py",),
+        tuple(
+            f"library/metrics/test_{of}.py"
+            for of in ("elementwise", "logits", "statistics", "integers", "bits")
+        ),
     ),
     "nan": Promise(
         "NaN and infinity arrive on pages, in JSON and in spreadsheets",
@@ -182,6 +188,29 @@ def record(promise: str, figure: str) -> None:
     if file := os.environ.get(_FIGURES):
         with Path(file).open("a", encoding="utf-8") as opened:
             opened.write(json.dumps([promise, figure]) + "\n")
+
+
+def recorded(promise: str, figure: str) -> Callable[[Test], Test]:
+    """Keep, once a test of Hypothesis has held, how many examples it tried: "{} pairs of tensors"."""
+
+    def decorated(test: Test) -> Test:
+        handle, tried = test.hypothesis, [0]  # type: ignore[attr-defined] # Hypothesis puts it there
+        inner = handle.inner_test
+
+        @wraps(inner)
+        def counted(*given: Any, **named: Any) -> None:  # noqa: ANN401 (whatever it takes)
+            inner(*given, **named)
+            tried[0] += 1
+
+        @wraps(test)
+        def whole(*given: Any, **named: Any) -> None:  # noqa: ANN401
+            test(*given, **named)
+            record(promise, figure.format(f"{tried[0]:,}"))
+
+        handle.inner_test = counted
+        return cast("Test", whole)
+
+    return decorated
 
 
 def main() -> None:

@@ -227,7 +227,10 @@ def _unit(magnitude: float) -> float:
 
 def _divided(array: Array, unit: float) -> Array:
     wide = np.complex128 if number_kind(array.dtype) is NumberKind.COMPLEX else np.float64
-    return array.astype(wide) / unit
+    divided = array.astype(wide)
+    with np.errstate(invalid="ignore"):  # a signalling NaN
+        divided /= unit  # in place: of a tensor without dimensions comes else a number, which has no address
+    return divided
 
 
 def _summary(sums: SideSums, size: int, unit: float = 1.0) -> SideSummary:

@@ -3,8 +3,9 @@
 import ml_dtypes
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from library.metrics.tensors_at_random import FLOATS, pairs
+from soak import recorded, rounds
 
 from firstdrift.metrics.bits import comparison_of, first_difference
 from firstdrift.metrics.measurement import BitComparison
@@ -120,6 +121,8 @@ def test_other_shapes_are_refused() -> None:
         compare_bits(np.zeros(2), np.zeros(3))
 
 
+@recorded("numbers", "{} pairs by their bits, the first difference found where the bytes differ")
+@settings(max_examples=rounds(100, 3000))
 @given(pairs())
 @np.errstate(invalid="ignore")  # a signalling NaN
 def test_what_is_called_equal_has_the_same_bytes_but_for_nans(pair: tuple[np.ndarray, np.ndarray]) -> None:

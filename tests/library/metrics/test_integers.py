@@ -3,8 +3,9 @@
 import ml_dtypes
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis.extra import numpy as hnp
+from soak import recorded, rounds
 
 from firstdrift.metrics.integers import measure_integers
 from firstdrift.metrics.measurement import IntegerErrors
@@ -92,6 +93,8 @@ def test_shapes_must_agree() -> None:
         measure_integers(np.zeros(2, int), np.zeros(3, int))
 
 
+@recorded("numbers", "{} tensors of integers, mismatches counted one by one")
+@settings(max_examples=rounds(100, 2000))
 @given(hnp.arrays(np.int16, hnp.array_shapes(max_dims=3)))
 def test_a_permuted_last_dimension_is_the_same_set(golden: np.ndarray) -> None:
     found = measure_integers(golden, golden[..., ::-1])

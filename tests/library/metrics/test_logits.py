@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from soak import recorded, rounds
 
 from firstdrift.metrics.logits import logits_positions, measure_logits
 from firstdrift.metrics.measurement import LogitsPosition
@@ -25,8 +26,9 @@ def naive_divergence(golden: np.ndarray, target: np.ndarray) -> float:
     return float((p * np.log(p / q)).sum())
 
 
+@recorded("numbers", "{} pairs of logits, divergence, tops and margins by their definition")
 @given(st.integers(0, 2**32), st.integers(2, 3000), st.floats(1e-6, 3))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=rounds(100, 3000), deadline=None)
 def test_the_divergence_and_the_tops_are_those_of_the_definition(seed: int, size: int, noise: float) -> None:
     random = np.random.default_rng(seed)
     golden = 3 * random.normal(size=size)

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from soak import recorded, rounds
 
 from firstdrift.metrics.elementwise.measure import measure_elements, summarise
 from firstdrift.metrics.measurement import MeasurementKind, SideSummary
@@ -167,8 +168,9 @@ def test_data_are_summarised_as_a_dumping_tool_records_them(
     )
 
 
+@recorded("numbers", "{} pairs of recorded statistics, whose bound never exceeds the error")
 @given(st.integers(0, 2**32), st.integers(1, 300), st.floats(1e-9, 10))
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=rounds(50, 3000), deadline=None)
 def test_the_bound_never_exceeds_the_error(seed: int, size: int, noise: float) -> None:
     random = np.random.default_rng(seed)
     golden = random.normal(size=size) + random.normal()
