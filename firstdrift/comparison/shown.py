@@ -6,7 +6,7 @@ Where values were recorded they are looked at from near; of statistics alone, a 
 from firstdrift.comparison.closeup import NothingToSeeError, load_pair
 from firstdrift.matching.plan import Messages, TensorPair
 from firstdrift.metrics.closeup.hint import HintKind
-from firstdrift.metrics.closeup.statistics_factor import factor_of
+from firstdrift.metrics.closeup.statistics_factor import constant_of, factor_of
 from firstdrift.metrics.measurement import Measurement, MeasurementKind
 from firstdrift.model.tensor import coarsest_roundoff
 from firstdrift.wording.message import Message
@@ -26,7 +26,10 @@ def shown(pair: TensorPair, measured: Measurement) -> Messages:
 
 
 def _by_statistics(pair: TensorPair, measured: Measurement) -> Messages:
-    says = factor_of(measured.golden, measured.target) if measured.golden and measured.target else None
+    if measured.golden is None or measured.target is None:
+        return ()
+    sides = measured.golden, measured.target
+    says = constant_of(*sides) or factor_of(*sides)
     return () if says is None else (Message.of("shown.statistics", tensor=pair.target.label, hint=says),)
 
 

@@ -81,7 +81,8 @@ def _summed_up(
         where = other_model.coordinates.name()
         return Message.of("summary.other_model", where=where, facts=other_model.unlike)
     if bad_node is not None and alone and bad_token is None and _is_one_tensor(judgements[0]):
-        return Message.of("summary.two_tensors", off=how_far_off(judgements[0]))
+        off = Message.of("summary.two_tensors", off=how_far_off(judgements[0]))
+        return _with_cause(off, bad_node)
     if bad_node is not None:
         return _with_cause(_bad_node(bad_token, bad_node, alone=alone), bad_node)
     if bad_token is not None:

@@ -5,9 +5,10 @@
     python tests/truth/snapshot.py --fixtures FOLDER             show what has changed
     python tests/truth/snapshot.py --only msit/llama12 --rows    name every row that has changed as well
 
-A pair is one line: the exit status, the findings, and for each slice how many pairs passed, what class each
-row is (in the order of the tree, "3k 1s" for three clean rows and a source), and a digest of all matches.
-Words and numbers are left out: they may be said otherwise.
+A pair is one line: the exit status, the findings, what the first sentence says of the cause (by ids of
+messages), and for each slice how many pairs passed, what class each row is (in the order of the tree, "3k 1s"
+for three clean rows and a source), and a digest of all matches. Words and numbers are left out: they may be
+said otherwise.
 """
 
 import argparse
@@ -31,6 +32,7 @@ HERE = Path(__file__).parent
 SNAPSHOT = HERE / "snapshot.jsonl"
 DUMPS, EXAMPLES = HERE.parent / "dumps", HERE.parent.parent / "examples"
 _GOLDEN = ("golden", "bench", "before", "single")
+_OF_CAUSES = ("cause.", "shown.", "hint.", "reason.", "systematic.", "finding.optimizer")
 _LETTERS = {
     "source": "s",
     "weights differ": "w",
@@ -116,12 +118,14 @@ def say_pair(pair: tuple[Path, Path]) -> Said:
 def described(report: Any) -> Said:  # noqa: ANN401 (also that of an earlier version)
     """Write down what a report says."""
     from firstdrift.comparison.exit_status import exit_status
+    from firstdrift.wording.phrases import within
 
     found = report.findings
     said: Said = {
         "exit": exit_status(report),
         "token": _place(found.first_bad_token),
         "node": _place(found.first_bad_node),
+        "why": [part.id for part in within(found.summary) if part.id.startswith(_OF_CAUSES)],
         "suspects": [_place(one) for one in found.suspects],
         "input": [_coordinates(one.coordinates) for one in found.input_differs],
         "overflow": [[one.node, one.level] for one in found.overflow],

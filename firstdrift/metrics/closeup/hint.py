@@ -1,6 +1,7 @@
 """What a hint says."""
 
 from enum import StrEnum
+from math import floor, log10
 from typing import Final
 
 from msgspec import Struct
@@ -48,9 +49,17 @@ def line_says(factor: float, shift: float = 0.0) -> Message:
     elif abs(factor + 1) < A_SIGN / 2:
         said = Message.of("hint.flipped")
     else:
-        said = Message.of("hint.times", factor=factor)
+        said = Message.of("hint.times", factor=_told(factor))
     if not shift:
         return said
     if shift > 0:
         return Message.of("hint.plus", line=said, shift=shift)
     return Message.of("hint.minus", line=said, shift=-shift)
+
+
+def _told(factor: float) -> float:
+    """Round a factor to four digits, and to as many more as show that it is not one."""
+    if factor in (0.0, 1.0):
+        return factor
+    digits = max(3 - floor(log10(abs(factor))), 1 - floor(log10(abs(factor - 1.0))))
+    return round(factor, digits)

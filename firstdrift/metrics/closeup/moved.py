@@ -1,4 +1,4 @@
-"""Do the values of golden lie at other places in target: shifted, reversed, with dimensions exchanged?
+"""Do the values of golden lie at other places in target: shifted, reversed, reordered, transposed?
 
 Asked of a few thousand places: what target has there is held against what golden has where it would have
 come from. So the size of a tensor does not matter, nor how it lies in memory.
@@ -26,6 +26,12 @@ _MOST_DIMENSIONS = 5
 _FEWEST_LEFT = 0.25
 """A shift must leave so many of the places inside the tensor."""
 
+_LONGEST_ORDER = 256
+"""Of a dimension with more slices, such as channels, no other order is looked for."""
+
+_SEEN_OF_SLICE = 32
+_SHOWN_OF_ORDER = 8
+
 _TWO = 2
 
 
@@ -50,12 +56,18 @@ def moved(golden: Array, target: Array, fine: tuple[int, ...] | None = None) -> 
     before = _error(seen, _take(golden, at))
     if not before:
         return None
-    best, least = None, EXPLAINS * min(before, 1.0)
-    for move in _moves(at, golden.shape, fine or golden.shape):
-        after = _error_of(move, seen, golden)
-        if after < least or (best is None and after == least):
-            best, least = move, after
-    return None if best is None else Hint(HintKind.MOVED, best.says, before, least)
+    # Any order is looked for where no plainer move explains: a shift is an order, too.
+    plain, other = _moves(at, golden.shape, fine or golden.shape), _reordered(at, golden, target)
+    most = EXPLAINS * min(before, 1.0)
+    found = _best(plain, seen, golden, most) or _best(other, seen, golden, most)
+    return None if found is None else Hint(HintKind.MOVED, found[0].says, before, found[1])
+
+
+def _best(moves: Iterator[Move], seen: Floats, golden: Array, most: float) -> tuple[Move, float] | None:
+    """Return the first of the moves that leave the least, and the error that it leaves: `most` at most."""
+    errors = ((move, _error_of(move, seen, golden)) for move in moves)
+    found = min(errors, key=lambda one: one[1], default=None)
+    return found if found is not None and found[1] <= most else None
 
 
 def _error_of(move: Move, seen: Floats, golden: Array) -> float:
@@ -99,6 +111,32 @@ def _along(at: Places, shape: tuple[int, ...], axis: int) -> Iterator[Move]:
             inside = np.where((origin >= 0) & (origin < size), flat(origin % size), -1)
             yield Move(Message(shifted, {"far": far, "axis": axis}), inside)
     yield Move(Message.of("hint.reversed", axis=axis), flat(size - 1 - index[axis]))
+
+
+def _reordered(at: Places, golden: Array, target: Array) -> Iterator[Move]:
+    """Yield for each dimension in which other order target holds the slices of golden, if it does."""
+    for axis, size in enumerate(golden.shape):
+        if not _TWO < size <= _LONGEST_ORDER or golden.size == size:
+            continue
+        order = _order_of_slices(golden, target, axis)
+        if sorted(order) == list(range(size)) != order:
+            index = list(np.unravel_index(at, golden.shape))
+            index[axis] = np.array(order)[index[axis]]
+            listed = (*order[:_SHOWN_OF_ORDER], *("…",) * (size > _SHOWN_OF_ORDER))
+            says = Message.of("hint.reordered", axis=axis, order=tuple(map(str, listed)))
+            yield Move(says, np.ravel_multi_index(index, golden.shape))
+
+
+def _order_of_slices(golden: Array, target: Array, axis: int) -> list[int]:
+    """Say of each slice of target along a dimension which slice of golden is nearest to it."""
+    size, others = golden.shape[axis], [*golden.shape[:axis], *golden.shape[axis + 1 :]]
+    seen = np.unique(np.random.default_rng(0).integers(0, prod(others), _SEEN_OF_SLICE))
+    place = [np.tile(one, size) for one in np.unravel_index(seen, others)]
+    place.insert(axis, np.repeat(np.arange(size), len(seen)))
+    flat = np.ravel_multi_index(place, golden.shape)
+    ours, theirs = (np.nan_to_num(_take(array, flat)).reshape(size, -1) for array in (golden, target))
+    distances = (ours**2).sum(axis=1) - 2.0 * theirs @ ours.T
+    return [int(nearest) for nearest in distances.argmin(axis=1)]
 
 
 def _interleaved(at: Places, size: int) -> Iterator[Move]:

@@ -66,6 +66,7 @@ def changed(golden: np.ndarray, where: object, change: Callable[[np.ndarray], ob
         (np.roll(X, -2, 1), HintKind.MOVED, {"hint.shifted_earlier": {"far": 2, "axis": 1}}),
         (np.roll(X, 1, 2), HintKind.MOVED, {"hint.shifted_later": {"far": 1, "axis": 2}}),
         (X[:, ::-1], HintKind.MOVED, {"hint.reversed": {"axis": 1}}),
+        (X[:, [3, 0, 2, 1, *range(4, X.shape[1])]], HintKind.MOVED, {"hint.reordered": {"axis": 1}}),
         (X.transpose(1, 0, 2).reshape(X.shape), HintKind.MOVED, {"hint.permuted": {"order": (1, 0, 2)}}),
         (X.reshape(2, 16, 2, 32).swapaxes(2, 3).reshape(X.shape), HintKind.MOVED, {"hint.interleaved": {}}),
         (np.clip(X, -9, 1.5), HintKind.SATURATED, {"hint.clipped": {"bound": 1.5}}),

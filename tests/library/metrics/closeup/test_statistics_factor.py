@@ -3,8 +3,10 @@
 import pytest
 from messages import gaps_of, ids_of
 
-from firstdrift.metrics.closeup.statistics_factor import factor_of
+from firstdrift.metrics.closeup.hint import line_says
+from firstdrift.metrics.closeup.statistics_factor import constant_of, factor_of
 from firstdrift.metrics.measurement import SideSummary
+from firstdrift.wording.phrases import side_named
 
 GOLDEN = SideSummary(100, maximum=3.0, minimum=-2.0, mean=0.1, norm=8.0)
 
@@ -29,10 +31,18 @@ def test_another_sign_is_said() -> None:
         (SideSummary(100, 3.0, -3.0, 1e-9, 8.0), SideSummary(100, 3.01, -2.99, -1e-9, 8.0), False),
         (SideSummary(100, 3.0, -3.0, None, 8.0), SideSummary(100, 3.0, -3.0, None, 8.0), False),
         (SideSummary(100, 3.0, -3.0, 0.2, 8.0), SideSummary(100, 3.0, -3.0, -0.2, 8.0), True),
+        (SideSummary(100, 3.0, -3.0, 0.2, 8.0), SideSummary(100, 3.0, -3.0, -0.1, 8.0), False),
         (SideSummary(100, 3.0, -2.0, 0.2, 8.0), SideSummary(100, 2.0, -3.0, 0.2, 8.0), False),
         (SideSummary(100, 3.0, -2.0, None, 8.0), SideSummary(100, 2.0, -3.0, None, 8.0), True),
     ],
-    ids=["even", "even, no mean", "even, its mean turned", "its mean stayed", "its ends turned"],
+    ids=[
+        "even",
+        "even, no mean",
+        "even, its mean turned",
+        "even, another mean",
+        "its mean stayed",
+        "its ends turned",
+    ],
 )
 def test_another_sign_is_said_only_where_it_shows(
     golden: SideSummary, target: SideSummary, *, is_flipped: bool
@@ -49,10 +59,32 @@ def test_another_sign_is_said_only_where_it_shows(
         times(1.5, norm=1.1),
         SideSummary(100, 3.0, -1.0, 0.1, 7.0),
         SideSummary(100, None, None, None, 12.0),
-        SideSummary(100, 4.5, -3.0, None, None),
         SideSummary(100, float("nan"), -3.0, None, 12.0),
     ],
 )
 def test_nothing_is_said_where_they_are_equal_or_do_not_agree(target: SideSummary) -> None:
     assert factor_of(GOLDEN, target) is None
     assert factor_of(SideSummary(100, 0.0, 0.0, 0.0, 0.0), target) is None
+
+
+def test_without_norms_the_ends_tell_a_factor() -> None:
+    golden = SideSummary(100, 3.0, -2.0, None, None)
+    said = factor_of(golden, SideSummary(100, 4.5, -3.0, None, None))
+    assert gaps_of(said, "hint.times")["factor"] == 1.5
+    assert factor_of(golden, SideSummary(100, 4.5, -2.0, None, None)) is None
+
+
+@pytest.mark.parametrize("factor", [1.0001, 0.999509, 1.00000012])
+def test_a_factor_near_one_is_not_written_as_one(factor: float) -> None:
+    told = gaps_of(line_says(factor), "hint.times")["factor"]
+    assert told != 1.0
+    assert abs(told - factor) < 0.1 * abs(factor - 1.0)
+
+
+def test_a_weight_that_was_never_loaded_is_constant() -> None:
+    ones, zeros = SideSummary(100, 1.0, 1.0, 1.0, 10.0), SideSummary(100, 0.0, 0.0, 0.0, 0.0)
+    assert gaps_of(constant_of(GOLDEN, ones), "hint.constant")["value"] == 1.0
+    assert gaps_of(constant_of(ones, GOLDEN), "hint.constant")["side"] == side_named("golden")
+    assert "hint.zero" in ids_of(constant_of(GOLDEN, zeros))
+    assert constant_of(ones, zeros) is None
+    assert constant_of(GOLDEN, SideSummary(1, 2.0, 2.0, 2.0, 2.0)) is None
