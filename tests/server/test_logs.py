@@ -108,7 +108,7 @@ def test_a_job_is_found_from_the_request_that_asked_for_it(
         while ask(f"{base}/api/v1/jobs/{made['job']['id']}", **HEADER)[1]["state"] != "done":
             assert time.monotonic() < until
             time.sleep(0.2)
-        ask(f"{base}/c/99?token={TOKEN}&path=/home/alice", **HEADER)
+        ask(f"{base}/c/99?token={TOKEN}&path=/dumps/alice", **HEADER)
         ask(f"{base}/share/{SECRET}")
         _, refused, head = ask(f"{base}/c/99", **HEADER, **{"x-request-id": "two words"})
         assert refused["request"] == head["x-request-id"] != "two words"
