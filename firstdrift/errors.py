@@ -10,6 +10,7 @@ FirstdriftError                  its text is fit to show to a user
 ├── SettingsError                an option, rule set or mapping that makes no sense
 ├── LimitError                   it would take more memory or time than it may have
 │   └── BusyError                others use all that there is of it just now
+├── QuotaError                   whoever asks has had as much as they may for now
 ├── PathOutsideRootsError        a path leads out of the directories that may be read
 ├── UploadError                  an upload, or an archive, that cannot be taken
 │   └── NoRoomError              there is no room for it
@@ -95,6 +96,15 @@ class LimitError(FirstdriftError):
 
 class BusyError(LimitError):
     """Others use all that there is of it just now."""
+
+
+class QuotaError(FirstdriftError):
+    """Whoever asks has had as much as they may have for now; `seconds` says when there is more."""
+
+    def __init__(self, message: Message, *, seconds: float, hint: Message | None = None) -> None:
+        """Keep when to ask again."""
+        super().__init__(message, hint=hint)
+        self.seconds = seconds
 
 
 class PathOutsideRootsError(FirstdriftError):

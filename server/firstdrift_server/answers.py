@@ -6,6 +6,7 @@
 Every error of ours that a route or a view raises is answered so, whatever it is: pages do not list theirs.
 """
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from http import HTTPStatus
 from typing import Any
@@ -24,6 +25,7 @@ from firstdrift.errors import (
     NoRoomError,
     NotInCatalogueError,
     PathOutsideRootsError,
+    QuotaError,
 )
 from firstdrift.wording.message import Message, verbatim
 from firstdrift.wording.text import text_of
@@ -91,7 +93,7 @@ ERRORS: dict[int | str, dict[str, object]] = {
         403: "The request came from another site",
         404: "There is no such thing",
         422: "The request makes no sense",
-        429: "Too many wrong tokens were tried; Retry-After says when another one is looked at",
+        429: "Too many wrong tokens, or too much of what has a quota; Retry-After says when there is more",
         503: "The database is busy, full or away, or too many ask; Retry-After says when to ask again",
     }.items()
 }
@@ -209,6 +211,7 @@ _STATUSES: Mapping[type[FirstdriftError], HTTPStatus] = {
     NoRoomError: HTTPStatus.INSUFFICIENT_STORAGE,
     CatalogueError: HTTPStatus.SERVICE_UNAVAILABLE,
     BusyError: HTTPStatus.SERVICE_UNAVAILABLE,
+    QuotaError: HTTPStatus.TOO_MANY_REQUESTS,
 }
 
 
@@ -217,7 +220,10 @@ def explain_errors(app: FastAPI) -> None:
 
     @app.exception_handler(FirstdriftError)
     async def ours(request: Request, exc: FirstdriftError) -> Response:
-        return error_answer(request, status_of(exc), located(exc), exc.advice)
+        response = error_answer(request, status_of(exc), located(exc), exc.advice)
+        if isinstance(exc, QuotaError):
+            response.headers["retry-after"] = str(math.ceil(exc.seconds))
+        return response
 
     @app.exception_handler(OverflowError)
     async def beyond_any_id(request: Request, _exc: OverflowError) -> Response:

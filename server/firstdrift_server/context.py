@@ -6,7 +6,7 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
-from threading import BoundedSemaphore, Lock
+from threading import Lock
 from typing import TYPE_CHECKING, Annotated, Any, Concatenate, Generic, ParamSpec, TypeVar
 
 from fastapi import Depends, Request
@@ -15,6 +15,8 @@ from sqlalchemy.orm import Session
 
 from firstdrift.catalogue.comparisons.slice_pairs import SliceLabel
 from firstdrift.catalogue.engine import reading, writing
+from firstdrift.catalogue.jobs.waiting import require_room
+from firstdrift.catalogue.people.audit import Actor
 from firstdrift.comparison.report import Options
 from firstdrift.processes.children import Children
 from firstdrift.processes.limits import GIB, Limits
@@ -25,6 +27,7 @@ from firstdrift_server.sessions import Sessions
 from firstdrift_server.settings import Settings
 from firstdrift_server.sizes import Sizes
 from firstdrift_server.traffic import Traffic
+from firstdrift_server.turns import Turns
 from firstdrift_server.uploads.store import Uploads
 from firstdrift_server.visitors import Visit
 
@@ -36,7 +39,7 @@ if TYPE_CHECKING:
     from firstdrift.catalogue.dumps.single_dump import DumpTree
     from firstdrift.catalogue.matches.match_preview import Bench
     from firstdrift.comparison.single_dump import TensorView
-    from firstdrift_server.likely.entries import LikelyEntry
+    from firstdrift_server.questions.likely import Likely
     from firstdrift_server.questions.pairs import DumpPair
 
 LOOKED_AT_AT_ONCE = 2
@@ -55,6 +58,15 @@ There are 40 threads and 15 connections to the database for all who ask; trying 
 for seconds, and writing a file for a minute.
 """
 
+MEMBERS_AT_ONCE = 16
+"""So many requests of members are answered at a time: most of the 40 threads stay free for the owner."""
+
+TRIED_AT_ONCE = 3
+"""So many who are no visitors have rules or matches tried at a time, in the server or by its children."""
+
+CHECKED_AT_ONCE = 4
+"""The links of so many visitors are looked up at a time, before they take a turn."""
+
 MOST_PAIRS = 40_000
 """Measurements of so many pairs of tensors are kept at hand: about 200 MB."""
 
@@ -66,6 +78,7 @@ MOST_DIFFERENCES = 1_000_000
 
 LOOK_LIMITS = Limits(memory=2 * GIB, seconds=60.0)
 LIST_LIMITS = Limits(memory=2 * GIB, seconds=30.0)
+TRY_LIMITS = Limits(memory=2 * GIB, seconds=45.0)
 WRITE_LIMITS = Limits(memory=2 * GIB, seconds=3600.0)
 
 _PRELOADED = (
@@ -73,6 +86,7 @@ _PRELOADED = (
     "firstdrift_server.questions.closeup",
     "firstdrift_server.questions.dumps",
     "firstdrift_server.questions.folders",
+    "firstdrift_server.questions.likely",
     "firstdrift_server.questions.pairs",
     "firstdrift_server.questions.rollout",
     "numpy",
@@ -160,13 +174,16 @@ class Context:
         dump_trees: trees of single dumps, by the id of the slice and how much of it was computed.
         computed: statistics of tensors that were computed for a page, by slice, node and position.
         measured: what was measured of slice pairs, by their id and revision.
-        likely: matches that would resolve most, by comparison, match set, their versions and slice.
+        likely: matches that would resolve most, by comparison, match set, their versions, slice, files.
         pairs: dumps that lie together, by the roots and a while.
         rollouts: what was answered of a rollout and a trainer, by files, their dates and what was asked.
         looking: child processes that look at values of tensors.
         listing: child processes that look for dumps, and into them, but at no values.
+        trying: child processes that try matches.
         writers: starts the processes that write files.
         turns: one is held by each visitor who is being answered.
+        members: likewise by each member; `trials` by all who have something tried.
+        checks: one is held while it is looked up what the link of a visitor opens.
         doing: what the request does that is answered, for the audit log; None for nothing of it.
         traffic: what was answered, and how fast.
     """
@@ -188,17 +205,21 @@ class Context:
     measured: Recent[tuple[int, int], "Measured"] = field(
         default_factory=lambda: Recent(MOST_PAIRS, lambda measured: len(measured.measurements))
     )
-    likely: Recent[Hashable, tuple["LikelyEntry", ...]] = field(default_factory=lambda: Recent(64))
+    likely: Recent[Hashable, tuple["Likely", ...]] = field(default_factory=lambda: Recent(64))
     pairs: Recent[Hashable, tuple["DumpPair", ...]] = field(default_factory=lambda: Recent(2))
     rollouts: Recent[Hashable, dict[str, Any]] = field(
         default_factory=lambda: Recent(MOST_DIFFERENCES, _differences_in)
     )
     looking: Children = field(default_factory=lambda: _children(LOOKED_AT_AT_ONCE, LOOK_LIMITS))
     listing: Children = field(default_factory=lambda: _children(LISTED_AT_ONCE, LIST_LIMITS))
+    trying: Children = field(default_factory=lambda: _children(TRIED_AT_ONCE, TRY_LIMITS))
     writers: Writers = field(default_factory=_writers)
-    turns: Mapping[Visit, BoundedSemaphore] = field(
-        default_factory=lambda: {visit: BoundedSemaphore(most) for visit, most in VISITORS_AT_ONCE.items()}
+    turns: Mapping[Visit, Turns] = field(
+        default_factory=lambda: {visit: Turns(most) for visit, most in VISITORS_AT_ONCE.items()}
     )
+    members: Turns = field(default_factory=lambda: Turns(MEMBERS_AT_ONCE))
+    trials: Turns = field(default_factory=lambda: Turns(TRIED_AT_ONCE))
+    checks: Turns = field(default_factory=lambda: Turns(CHECKED_AT_ONCE))
     doing: Doing | None = None
     traffic: Traffic = field(default_factory=Traffic)
 
@@ -229,6 +250,10 @@ class Context:
         """Have a question about dumps, but not about values, answered in a child process; raises likewise."""
         return self.listing.ask(self.roots, question, *given, **named)
 
+    def try_out(self, question: Callable[Given, Value], *given: Given.args, **named: Given.kwargs) -> Value:
+        """Have matches tried in a child process, as `look` does; to be called outside of `reading`."""
+        return self.trying.ask(self.roots, question, *given, **named)
+
     def write_out(self, wanted: Wanted) -> Written:
         """Have a comparison written as a file by a process of its own.
 
@@ -250,6 +275,8 @@ class Context:
         """Give a session for what a person asks for, which is kept through a power cut, as is who did it."""
         with writing(self.engine, durable=True) as session:
             yield session
+            is_member = self.doing is not None and self.doing.deed.who.actor is Actor.MEMBER
+            require_room(session, for_member=is_member)
             if self.doing is not None:
                 self.doing.enter(session)
         if self.doing is not None:

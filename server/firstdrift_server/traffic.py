@@ -52,11 +52,11 @@ class Times:
 
 
 class Traffic:
-    """What was answered; `under_way` answers are being given, `waiting` visitors wait for a turn."""
+    """What was answered; `under_way` answers are being given."""
 
     def __init__(self) -> None:
         """Begin with nothing."""
-        self.under_way = self.waiting = 0
+        self.under_way = 0
         self._answered: Counter[tuple[str, str, int]] = Counter()
         self._times: dict[tuple[str, str], Times] = {}
         self._lock = Lock()

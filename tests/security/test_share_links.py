@@ -332,8 +332,8 @@ def test_visitors_beyond_some_are_told_to_try_again_and_nobody_else_is(
     monkeypatch.setattr(turns, "WAIT_SECONDS", 0.1)
     taken = locked.state.context.turns
     with ExitStack() as held:
-        while taken[visit].acquire(blocking=False):
-            held.callback(taken[visit].release)
+        while taken[visit].take():
+            held.callback(taken[visit].give_back)
         for kind, addresses in ASKED.items():
             for address in addresses:
                 answer = visitor.get(address)
@@ -354,8 +354,8 @@ def test_a_visitor_gets_the_turn_that_another_gives_back(
     come(visitor, link(owner)[1])
     taken = locked.state.context.turns[Visit.RULES]
     with ExitStack() as held:
-        while taken.acquire(blocking=False):
-            held.callback(taken.release)
+        while taken.take():
+            held.callback(taken.give_back)
         leaving = Timer(0.3, held.pop_all().close)
         leaving.start()
         assert visitor.get(ASKED[Visit.RULES][0]).status_code == 200
@@ -365,9 +365,9 @@ def test_a_visitor_gets_the_turn_that_another_gives_back(
 def free(app: FastAPI, visit: Visit) -> int:
     """Count the turns that visitors can have."""
     turns, count = app.state.context.turns[visit], 0
-    while turns.acquire(blocking=False):
+    while turns.take():
         count += 1
-    turns.release(count)
+    turns.give_back(count)
     return count
 
 

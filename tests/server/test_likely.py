@@ -1,6 +1,8 @@
 """The few matches that would resolve most of what has no partner: offered, accepted, and led back from."""
 
 import json
+import os
+import shutil
 import time
 from collections.abc import Callable, Iterator
 from html import unescape
@@ -41,6 +43,7 @@ def client(tmp_path_factory: pytest.TempPathFactory, unpacked: Callable[[str], P
             "msprobe/llama_stat_mix_perturb",
         )
     ]
+    folders[1] = shutil.copytree(folders[1], tmp_path_factory.mktemp("renamed") / "dumps")
     engine = open_engine(database_url(data))
     upgrade(engine)
     app = create_app(settings_from(roots=folders, data_dir=data))
@@ -129,6 +132,18 @@ def test_what_is_no_match_is_refused(client: TestClient) -> None:
         assert client.post(address, data={"version": "0", **fields}).status_code == 422
     assert client.get("/c/99/s/0/likely").status_code == 404
     assert client.get(f"/c/{RENAMED}/s/9/likely").status_code == 404
+
+
+def test_what_was_found_is_kept_as_long_as_the_files_stay_as_they_were(client: TestClient) -> None:
+    context = client.app.state.context  # type: ignore[attr-defined]
+    found = likely(client, RENAMED)
+    known = len(context.likely._kept)
+    assert likely(client, RENAMED) == found
+    assert len(context.likely._kept) == known
+    (root,) = (one for one in context.settings.roots if one.name == "dumps")
+    os.utime(next(one for one in sorted(root.rglob("*")) if one.is_file() and "target" in str(one)), (1, 1))
+    assert likely(client, RENAMED)["matches"] == found["matches"]
+    assert len(context.likely._kept) == known + 1
 
 
 def test_it_takes_no_longer_than_it_may(client: TestClient) -> None:

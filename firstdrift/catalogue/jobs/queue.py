@@ -179,6 +179,7 @@ def enqueue(
         ready_at=_AT_ONCE if after is None else Now(after),
     )
     made = added(session, job)
+    session.info["queued"] = True
     facts = {"job": made, "comparison": comparison_id, "kind": kind}
     # The request that asked for it is known here, and the job wherever it is done: this line has both.
     event.listen(

@@ -10,12 +10,19 @@ from sqlalchemy.orm import Session
 from firstdrift.catalogue.columns import Now
 from firstdrift.catalogue.jobs.queue import FOLLOW, Worker, list_workers
 from firstdrift.catalogue.tables import JobEntry, JobState
+from firstdrift.errors import BusyError
+from firstdrift.wording.message import Message
 
 SILENT_SECONDS: Final = 20.0
 """A worker says every few seconds that it is alive; after so many without a word it is taken for gone."""
 
 STUCK_SECONDS: Final = 60.0
 """Where nothing is being done, a job that could be done is taken within a second by a worker that is well."""
+
+MOST_OPEN: Final = 1000
+"""So many jobs may be queued or running at a time; members leave the last fifth of them to the owner."""
+
+MOST_OF_MEMBERS: Final = MOST_OPEN * 4 // 5
 
 _COUNTED: Final = (JobState.QUEUED, JobState.RUNNING, JobState.FAILED)
 
@@ -43,6 +50,22 @@ class Standing(Struct, frozen=True):
 def standing(session: Session) -> Standing:
     """Look how the jobs stand."""
     return Standing(_counts(session), _waiting(session), alive(list_workers(session)))
+
+
+def require_room(session: Session, *, for_member: bool) -> None:
+    """Make sure, within the transaction that has queued a job, that there are not too many.
+
+    Raises:
+        BusyError: there are.
+    """
+    if not session.info.pop("queued", False):
+        return
+    most = MOST_OF_MEMBERS if for_member else MOST_OPEN
+    waiting = (JobEntry.state.in_((JobState.QUEUED, JobState.RUNNING)), JobEntry.kind != FOLLOW)
+    if (session.scalar(select(func.count()).where(*waiting)) or 0) > most:
+        raise BusyError(
+            Message.of("catalogue.job.many", most=most), hint=Message.of("catalogue.hint.when_some_are_done")
+        )
 
 
 def alive(workers: Iterable[Worker]) -> tuple[str, ...]:

@@ -7,7 +7,7 @@ again, and shows on the results of every match set.
 from datetime import datetime, timedelta
 
 from msgspec import Struct
-from sqlalchemy import func, select, update
+from sqlalchemy import Double, func, select, type_coerce, update
 from sqlalchemy.orm import Session
 
 from firstdrift.catalogue.columns import Now
@@ -15,7 +15,7 @@ from firstdrift.catalogue.comparisons.slice_pairs import SliceLabel
 from firstdrift.catalogue.lookup import added, record_of, required
 from firstdrift.catalogue.sharing.links import shared_comparison
 from firstdrift.catalogue.tables import NodeNoteEntry
-from firstdrift.errors import SettingsError
+from firstdrift.errors import QuotaError, SettingsError
 from firstdrift.model.slice import Coordinates
 from firstdrift.verdict.tree import TreeRow
 from firstdrift.wording.message import Message
@@ -24,6 +24,14 @@ LONGEST_TEXT = 4000
 LONGEST_NAME = 80
 MOST_NOTES = 2000
 """So many notes one comparison can have; those that were deleted do not count."""
+
+MOST_OF_LINK = 500
+"""So many of them can come through one link; and so many of its notes can be written in an hour, deleted ones
+among them, with so many characters of text: whoever has it cannot fill up what all share."""
+
+MOST_AN_HOUR = 100
+MOST_CHARACTERS_AN_HOUR = 100_000
+HOUR = 3600.0
 
 UNDO = timedelta(minutes=30)
 """So long a deleted note is offered back."""
@@ -63,6 +71,7 @@ def add_note(
 
     Raises:
         SettingsError: name or text is empty or too long, or there are too many notes.
+        QuotaError: too much was written through that link.
     """
     author, text = author.strip(), text.replace("\r\n", "\n").strip()
     name, note = Message.of("catalogue.note.name"), Message.of("catalogue.note.text")
@@ -76,6 +85,8 @@ def add_note(
             raise SettingsError(Message.of("catalogue.note.long", what=what, most=most))
     comparison = shared_comparison(session, pair.comparison_id)
     _require_room(session, comparison)
+    if link is not None:
+        _require_room_of_link(session, link, len(text))
     side = row.side
     entry = NodeNoteEntry(
         comparison_id=comparison,
@@ -123,6 +134,26 @@ def restore_note(session: Session, note_id: int) -> None:
     if comparison is not None:
         _require_room(session, comparison)
         session.execute(update(NodeNoteEntry).where(*here).values(deleted_at=None))
+
+
+def _require_room_of_link(session: Session, link: int, more: int) -> None:
+    """Make sure that a note of so many characters may be written through a link.
+
+    Raises:
+        QuotaError: it may not, and when it may.
+    """
+    one = NodeNoteEntry
+    lasting = select(func.count()).where(one.link_id == link, one.deleted_at.is_(None))
+    written, age = type_coerce(one.written_at, Double), type_coerce(Now(), Double)
+    lately = select(func.count(), func.sum(func.length(one.text)), age - func.min(written))
+    count, size, oldest = session.execute(lately.where(one.link_id == link, written > age - HOUR)).one()
+    is_full = (session.scalar(lasting) or 0) >= MOST_OF_LINK
+    if is_full or count >= MOST_AN_HOUR or (size or 0) + more > MOST_CHARACTERS_AN_HOUR:
+        raise QuotaError(
+            Message.of("catalogue.note.many_of_link", notes=MOST_OF_LINK, an_hour=MOST_AN_HOUR),
+            seconds=HOUR if is_full else max(1.0, HOUR - (oldest or 0.0)),
+            hint=Message.of("catalogue.hint.later_or_delete"),
+        )
 
 
 def _require_room(session: Session, comparison: int) -> None:

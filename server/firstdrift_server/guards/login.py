@@ -58,7 +58,7 @@ class LoginGuard:
         """Pass the request on, or answer with a form, an error or a cookie."""
         response = None
         if scope["type"] == "http" and self.sessions is not None:
-            request = Request(scope)
+            request = Request(scope, receive)
             is_open = self._is_open(request.scope["path"])
             if _asks_for_members(request, self.sessions):
                 response = await run_in_threadpool(_stop_known, request, self.sessions, is_open=is_open)
@@ -66,8 +66,7 @@ class LoginGuard:
                 response = _stop(request, self.sessions, is_open=is_open)
             is_asked_of_links = response is not None or request.scope["path"] == share.HELP
             if is_asked_of_links and share.has_links(request, self.sessions.cookie):
-                visitor = (request, self.sessions.cookie, response)
-                response = await run_in_threadpool(share.stop_visitor, *visitor)
+                response = await share.stop_in_turn(request, self.sessions.cookie, response)
         await (response or self.app)(scope, receive, send)
         member = standing_of(Request(scope)).member if scope["type"] == "http" else None
         if member is not None:

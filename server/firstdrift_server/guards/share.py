@@ -3,6 +3,7 @@
 from http import HTTPStatus
 
 from fastapi import Request
+from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
 from firstdrift.catalogue.sharing.links import link_to, open_links
@@ -10,6 +11,7 @@ from firstdrift.errors import FirstdriftError
 from firstdrift.wording.message import Message
 from firstdrift_server.answers import error_answer, status_of
 from firstdrift_server.context import Context
+from firstdrift_server.guards.turns import has_turn
 from firstdrift_server.visitors import asked_of, shown_secrets, standing_of
 
 OPEN_FOLDER = "/share/"
@@ -25,6 +27,18 @@ LANGUAGE = "/language"
 def has_links(request: Request, cookie: str) -> bool:
     """Tell whether somebody without the token may have a link."""
     return bool(shown_secrets(request, cookie))
+
+
+async def stop_in_turn(request: Request, cookie: str, refusal: Response | None) -> Response | None:
+    """Do as `stop_visitor` does, for few at a time: visitors must not take all threads there are."""
+    context: Context = request.app.state.context
+    if not await has_turn(context.checks, request):
+        error, hint = Message.of("server.too_many_visitors"), Message.of("server.try_again_soon")
+        return error_answer(request, HTTPStatus.SERVICE_UNAVAILABLE, error, hint)
+    try:
+        return await run_in_threadpool(stop_visitor, request, cookie, refusal)
+    finally:
+        context.checks.give_back()
 
 
 def stop_visitor(request: Request, cookie: str, refusal: Response | None) -> Response | None:

@@ -1,15 +1,13 @@
 """Let few visitors at a time be answered, so that whoever has the token is answered soon.
 
 A turn lasts until the answer is known; that of a file, until it has been sent, for it is read from the
-database meanwhile. Who waits for a turn holds no thread and no connection; who goes away gives up waiting.
+database meanwhile. Members take turns of their own, as do all who try other rules or other matches.
 """
 
-import asyncio
-import time
+import re
 from contextlib import ExitStack
 from dataclasses import dataclass
 from http import HTTPStatus
-from threading import BoundedSemaphore
 
 from fastapi import Request
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -19,49 +17,75 @@ from firstdrift.wording.message import Message
 from firstdrift_server.answers import error_answer
 from firstdrift_server.context import Context
 from firstdrift_server.guards.origin import SAFE_METHODS
+from firstdrift_server.turns import Turns
 from firstdrift_server.visitors import Visit, kind_of_visit, viewer_of
 
 WAIT_SECONDS = 10.0
-_LOOK_EVERY = 0.05
+
+_N = "[0-9]{1,18}"
+_TRIAL = re.compile(
+    f"/api/v1/comparisons/{_N}/(?:preview|suggestions|rules/preview)|/c/{_N}/s/{_N}/likely"
+    f"|(?P<asked>/c/{_N}/(?:rules|s/{_N}/match(?:/[a-z]+)?))"
+)
+_TRIED = re.compile(rb"golden=|target=|preview=|[a-z_]+=[0-9]")
+"""What an address of one of these pages has where something is tried on it."""
 
 
 @dataclass(frozen=True, slots=True)
 class TurnGuard:
-    """Let visitors through one after the other; those with the token pass by."""
+    """Let visitors through one after the other, and so members, and whoever tries something."""
 
     app: ASGIApp
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass the request on when it is its turn, or answer 503 if it is not soon."""
-        if scope["type"] != "http" or viewer_of(Request(scope)).link is None:
+        request = Request(scope, receive) if scope["type"] == "http" else None
+        turns = None if request is None else _turns_for(request)
+        if request is None or turns is None:
             await self.app(scope, receive, send)
             return
-        request = Request(scope, receive)
-        context: Context = request.app.state.context
-        visit = kind_of_visit(scope["path"], scope["query_string"])
-        turns = context.turns[visit]
-        if not await _has_turn(turns, request):
-            error, hint = Message.of("server.too_many_visitors"), Message.of("server.try_again_soon")
+        is_visitor = viewer_of(request).link is not None
+        if not await has_turn(turns, request):
+            error = Message.of("server.too_many_visitors" if is_visitor else "server.too_many_trials")
+            hint = Message.of("server.try_again_soon")
             response = error_answer(request, HTTPStatus.SERVICE_UNAVAILABLE, error, hint)
             await response(scope, receive, send)
             return
+        is_file = is_visitor and kind_of_visit(scope["path"], scope["query_string"]) is Visit.FILE
         with ExitStack() as held:
-            held.callback(turns.release)
+            held.callback(turns.give_back)
 
             async def send_on(message: Event) -> None:
                 # Whoever takes a page slowly keeps nobody waiting.
-                if message.get("body") and visit is not Visit.FILE:
+                if message.get("body") and not is_file:
                     held.close()
                 await send(message)
 
             await self.app(scope, receive, send_on)
 
 
-async def _has_turn(turns: BoundedSemaphore, request: Request) -> bool:
-    until = time.monotonic() + WAIT_SECONDS
-    while not turns.acquire(blocking=False):
+def _turns_for(request: Request) -> Turns | None:
+    """Give the turns of which a request needs one; None if it needs none."""
+    context: Context = request.app.state.context
+    viewer, path, query = viewer_of(request), request.scope["path"], request.scope["query_string"]
+    if viewer.link is not None:
+        return context.turns[kind_of_visit(path, query)]
+    if is_trial(path, query):
+        return context.trials
+    return None if viewer.member is None else context.members
+
+
+def is_trial(path: str, query: bytes) -> bool:
+    """Tell whether a request has something tried, which may take a processor for seconds."""
+    found = _TRIAL.fullmatch(path)
+    return found is not None and (found["asked"] is None or _TRIED.search(query) is not None)
+
+
+async def has_turn(turns: Turns, request: Request) -> bool:
+    """Wait for a turn for a request, for a while."""
+
+    async def is_gone() -> bool:
         # What is written has a body, which looking for the end of the connection would take away.
-        if time.monotonic() > until or (request.method in SAFE_METHODS and await request.is_disconnected()):
-            return False
-        await asyncio.sleep(_LOOK_EVERY)
-    return True
+        return request.method in SAFE_METHODS and await request.is_disconnected()
+
+    return await turns.wait(WAIT_SECONDS, is_gone)

@@ -1,7 +1,7 @@
 """/c/{id}/s/{slice}/likely: the few matches that would resolve most, to accept all of them or one.
 
-It is looked for when the page of a comparison is there, and is a page of its own where no script runs.
-Its view needs NumPy, which the server is ready without.
+A child process looks for them when the page of a comparison is there; it is a page of its own where no script
+runs. Its view needs NumPy, which the server is ready without.
 """
 
 from http import HTTPStatus
@@ -25,7 +25,7 @@ def show(request: Request, comparison: int, position: int, context: Shared) -> R
     """Show the matches that would resolve most of a slice, and what each would change."""
     from firstdrift_server.likely.view import likely_view
 
-    view = context.read(likely_view, context, comparison, position)
+    view = likely_view(context, comparison, position)
     return answer(request, "likely.html", view)
 
 

@@ -16,7 +16,7 @@ from firstdrift.catalogue.jobs.waiting import Standing, standing
 from firstdrift.catalogue.sizes import free_bytes
 from firstdrift.catalogue.tables import JobState
 from firstdrift.errors import CatalogueError
-from firstdrift_server.context import VISITORS_AT_ONCE, Context
+from firstdrift_server.context import Context
 from firstdrift_server.traffic import BOUNDS, Times, Traffic
 
 CONTENT_TYPE = CONTENT_TYPE_LATEST
@@ -78,13 +78,13 @@ def _buckets(times: Times) -> list[tuple[str, float]]:
 
 
 def _of_visitors(context: Context) -> Iterator[Metric]:
-    yield _gauge("visitors_waiting", "Visitors who wait for a turn.", {}, context.traffic.waiting)
+    waiting = sum(turns.waiting for turns in (*context.turns.values(), context.checks))
+    yield _gauge("visitors_waiting", "Visitors who wait for a turn.", {}, waiting)
     answered = GaugeMetricFamily(
         "firstdrift_visitors_answered", "Visitors who are being answered.", labels=["kind"]
     )
-    for visit, most in VISITORS_AT_ONCE.items():
-        # How many more may come in is what a semaphore knows, and nobody else.
-        answered.add_metric([visit.name.lower()], most - context.turns[visit]._value)  # noqa: SLF001
+    for visit, turns in context.turns.items():
+        answered.add_metric([visit.name.lower()], turns.taken)
     yield answered
     yield _gauge("exports_under_way", "Files that are being written.", {}, context.writers.at_work)
 

@@ -5,6 +5,7 @@ parts_of("run1/../../etc/passwd") ─▶  UploadError
 """
 
 import os
+from collections.abc import Iterable, Sequence
 from pathlib import PurePosixPath
 
 from firstdrift.errors import UploadError
@@ -56,3 +57,23 @@ def folder_name(name: str) -> str:
 
 def _shown(name: str) -> str:
     return name if len(name) < 100 else f"{name[:100]}…"  # noqa: PLR2004 - what fits into a message
+
+
+def folders_of(paths: Iterable[str]) -> set[str]:
+    """Give the folders that files lie in, as parts of their paths."""
+    found: set[str] = set()
+    for path in paths:
+        above = path.rpartition("/")[0]
+        while above and above not in found:
+            found.add(above)
+            above = above.rpartition("/")[0]
+    return found
+
+
+def require_distinct(paths: Sequence[str]) -> None:
+    """Refuse files of which two would be one, or one a folder of others."""
+    files, folders = set(paths), folders_of(paths)
+    if len(files) < len(paths):
+        raise UploadError(Message.of("uploads.same_name"))
+    if both := files & folders:
+        raise UploadError(Message.of("uploads.file_and_folder", name=min(both)))

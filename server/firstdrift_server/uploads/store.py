@@ -16,7 +16,7 @@ import secrets
 import shutil
 import sys
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from threading import Lock
@@ -27,9 +27,17 @@ from msgspec.structs import replace
 
 from firstdrift.catalogue.private import make_file, make_folder
 from firstdrift.catalogue.sizes import FOLDER, file_takes, size_on_disk
-from firstdrift.errors import ConflictError, NoRoomError, NotInCatalogueError, UploadError
+from firstdrift.errors import (
+    BusyError,
+    ConflictError,
+    NoRoomError,
+    NotInCatalogueError,
+    QuotaError,
+    UploadError,
+)
 from firstdrift.wording.message import Message
-from firstdrift_server.uploads.names import folder_name, is_archive, parts_of
+from firstdrift_server.uploads.names import folder_name, folders_of, is_archive, parts_of, require_distinct
+from firstdrift_server.uploads.places import free_place, innermost, taken
 
 INCOMING, BIN = ".incoming", ".bin"
 RECORD = "upload.json"
@@ -39,6 +47,12 @@ KEPT_DAYS = 3
 MOST_FILES = 100_000
 MOST_UNPACKED = 200_000
 """So many files are uploaded at once, and so many files, folders and links come out of an archive."""
+
+MOST_COMING, MOST_UNPACKING = 64, 4
+"""So many uploads may be under way at a time, and so many are unpacked."""
+
+LEFT_SECONDS = 3600.0
+"""Where too many are under way, one of which nothing has come for so long makes way."""
 
 LEAST_FREE = 256 << 20
 """Bytes of the disk that uploads leave free: the database lies there too."""
@@ -90,7 +104,14 @@ class Upload(Struct, frozen=True):
     @property
     def takes(self) -> int:
         """Bytes of the disk that the files and their folders take."""
-        return sum(file_takes(file.size) for file in self.files) + FOLDER * len(_folders_of(self.files))
+        return sum(file_takes(file.size) for file in self.files) + FOLDER * len(
+            folders_of(file.path for file in self.files)
+        )
+
+    @property
+    def folders(self) -> set[str]:
+        """The folders that the files lie in."""
+        return folders_of(file.path for file in self.files)
 
     @property
     def archive(self) -> str | None:
@@ -123,7 +144,7 @@ class Uploads:
         self.folder, self.quota = folder, quota
         self._unpacking: dict[str, Unpacking] = {}
         self._known: dict[str, tuple[int, Upload]] = {}
-        self._lock = Lock()
+        self._lock, self._beginning = Lock(), Lock()
 
     def begin(self, name: str, files: Sequence[UploadFile]) -> Upload:
         """Announce an upload, for which there must be room.
@@ -131,6 +152,7 @@ class Uploads:
         Raises:
             UploadError: uploads are switched off, a name cannot be used, or two files would be one.
             NoRoomError: the files would not fit.
+            QuotaError: too many are under way.
         """
         if not self.quota:
             raise UploadError(
@@ -138,11 +160,12 @@ class Uploads:
                 hint=Message.of("uploads.put_dumps_below_roots"),
             )
         tidy = tuple(UploadFile("/".join(_file_parts(file.path)), file.size) for file in files)
-        _require_distinct(tidy)
+        require_distinct([file.path for file in tidy])
         upload = Upload(secrets.token_hex(8), folder_name(name), tidy, time.time())
         self.clean()
-        with _room():
-            self._require_room(upload.takes, len(upload.files) + len(_folders_of(upload.files)))
+        with self._beginning, _room():
+            self._require_turn()
+            self._require_room(upload.takes, len(upload.files) + len(upload.folders))
             try:
                 make_folder(self._of(upload.id) / "files")
                 self._save(upload)
@@ -253,7 +276,7 @@ class Uploads:
                 except UploadError:
                     self._forget(upload_id)
                     raise
-            landed = self._land(upload, _innermost(source))
+            landed = self._land(upload, innermost(source))
             self._require_links_inside(upload_id, landed)
             for rest in ("files", "unpacked"):
                 shutil.rmtree(here / rest, ignore_errors=True)
@@ -317,14 +340,28 @@ class Uploads:
     def room(self) -> int:
         """Say how many bytes of the disk uploads can still take: what quota and disk leave, bin included."""
         make_folder(self.folder)
-        waiting = 0
-        for record in self.folder.glob(f"{INCOMING}/*/{RECORD}"):
-            with suppress(NotInCatalogueError):  # cancelled meanwhile
-                upload = self.get(record.parent.name)
-                if upload.landed is None:
-                    waiting += max(0, upload.takes - _taken(record.parent / "files"))
+        waiting = sum(
+            max(0, upload.takes - taken(self._of(upload.id) / "files")) for _, upload in self._coming()
+        )
         free = shutil.disk_usage(self.folder).free - LEAST_FREE
         return max(0, min(self.quota - size_on_disk(self.folder), free) - waiting)
+
+    def _coming(self) -> Iterator[tuple[float, Upload]]:
+        """Give the uploads that have not arrived whole, and when anything of them came last."""
+        for record in self.folder.glob(f"{INCOMING}/*/{RECORD}"):
+            with suppress(NotInCatalogueError, FileNotFoundError):  # cancelled meanwhile
+                upload = self.get(record.parent.name)
+                if upload.landed is None:
+                    yield record.stat().st_mtime, upload
+
+    def _require_turn(self) -> None:
+        """Make sure that not too many are under way; one that was left alone makes way for a new one."""
+        coming = sorted((came, upload.id) for came, upload in self._coming())
+        if len(coming) >= MOST_COMING and coming[0][0] < time.time() - LEFT_SECONDS:
+            self._forget(coming.pop(0)[1])
+        if len(coming) >= MOST_COMING:
+            many, hint = Message.of("uploads.many", most=MOST_COMING), Message.of("uploads.finish_some")
+            raise QuotaError(many, seconds=60.0, hint=hint)
 
     def _require_room(self, takes: int, entries: int) -> None:
         if takes > self.room():
@@ -347,7 +384,7 @@ class Uploads:
         most = min(MOST_UNPACKED, self._entries())
         unpack(archive, into, Limits(size=self.room(), files=most), unpacking.watch)
         # The one folder that is all there is gets another name: none of its links may go by this one.
-        require_links_inside(_innermost(into))
+        require_links_inside(innermost(into))
 
     def _require_whole(self, upload: Upload) -> None:
         missing = [
@@ -379,7 +416,7 @@ class Uploads:
 
     def _land(self, upload: Upload, source: Path) -> Path:
         with self._lock:
-            landed = _free_place(self.folder / upload.name)
+            landed = free_place(self.folder / upload.name)
             # First where, then there: if this process dies in between, it is put there once more.
             self._save(replace(upload, landed=str(landed), inode=source.stat().st_ino))
             source.rename(landed)
@@ -402,6 +439,10 @@ class Uploads:
             if upload_id in self._unpacking:
                 raise ConflictError(
                     Message.of("uploads.being_unpacked"), hint=Message.of("uploads.ask_how_far")
+                )
+            if len(self._unpacking) >= MOST_UNPACKING:
+                raise BusyError(
+                    Message.of("uploads.many_unpacked"), hint=Message.of("processes.hint.try_again")
                 )
             mine = self._unpacking[upload_id] = Unpacking()
         try:
@@ -441,48 +482,6 @@ def _one_part(name: str) -> str:
     if len(parts) != 1 or parts[0].startswith("."):
         raise NotInCatalogueError(Message.of("uploads.no_dump", name=name))
     return parts[0]
-
-
-def _taken(folder: Path) -> int:
-    try:
-        return size_on_disk(folder)
-    except FileNotFoundError:  # nothing of it yet, or cancelled meanwhile
-        return 0
-
-
-def _folders_of(files: Iterable[UploadFile]) -> set[str]:
-    """Give the folders that files lie in, as parts of their paths."""
-    found: set[str] = set()
-    for file in files:
-        above = file.path.rpartition("/")[0]
-        while above and above not in found:
-            found.add(above)
-            above = above.rpartition("/")[0]
-    return found
-
-
-def _require_distinct(files: Sequence[UploadFile]) -> None:
-    paths = {file.path for file in files}
-    folders = _folders_of(files)
-    if len(paths) < len(files):
-        raise UploadError(Message.of("uploads.same_name"))
-    if both := paths & folders:
-        raise UploadError(Message.of("uploads.file_and_folder", name=min(both)))
-
-
-def _innermost(folder: Path) -> Path:
-    """Give the one folder that is all there is in another, else that one."""
-    found = list(folder.iterdir())
-    return found[0] if len(found) == 1 and found[0].is_dir() and not found[0].is_symlink() else folder
-
-
-def _free_place(wanted: Path) -> Path:
-    """Give a path at which there is nothing: golden, or golden-2, or golden-3."""
-    number, place = 1, wanted
-    while place.exists() or place.is_symlink():
-        number += 1
-        place = wanted.with_name(f"{wanted.name}-{number}")
-    return place
 
 
 @contextmanager
