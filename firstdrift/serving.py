@@ -20,7 +20,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
 from firstdrift.exits import CRASHED
@@ -29,6 +29,9 @@ from firstdrift.processes.endings import why_it_ended
 from firstdrift.wording.text import text_of
 from firstdrift_server import listen
 from firstdrift_server.settings import Settings
+
+if TYPE_CHECKING:
+    from sqlalchemy.orm import Session
 
 log = logging.getLogger(__name__)
 
@@ -266,7 +269,7 @@ def leave_on_sigterm() -> None:
 
 def ask_for(settings: Settings, wanted: Sequence[tuple[Path, Path]]) -> list[int]:
     """Have pairs of dumps compared unless they already were; return the ids of the comparisons."""
-    from firstdrift.catalogue.comparisons.records import create_comparison, find_comparison
+    from firstdrift.catalogue.comparisons.records import find_comparison
     from firstdrift.catalogue.engine import open_engine, writing
     from firstdrift.catalogue.migrate import upgrade
     from firstdrift.comparison.report import Options
@@ -278,12 +281,21 @@ def ask_for(settings: Settings, wanted: Sequence[tuple[Path, Path]]) -> list[int
         upgrade(engine)
         with writing(engine, durable=True) as session:
             return [
-                find_comparison(session, golden, target, Options())
-                or create_comparison(session, golden, target, Options())
+                find_comparison(session, golden, target, Options()) or _asked_for(session, golden, target)
                 for golden, target in pairs
             ]
     finally:
         engine.dispose()
+
+
+def _asked_for(session: "Session", golden: Path, target: Path) -> int:
+    from firstdrift.catalogue.comparisons.records import create_comparison
+    from firstdrift.catalogue.people.audit import Act, Deed, at_terminal, enter
+    from firstdrift.comparison.report import Options
+
+    made = create_comparison(session, golden, target, Options())
+    enter(session, Deed(Act.COMPARED, at_terminal(), comparison=made))
+    return made
 
 
 def describe_address(url: str, settings: Settings, comparisons: Sequence[int] = ()) -> str:

@@ -11,6 +11,7 @@ from firstdrift.cli.compare import compare
 from firstdrift.cli.database import backup, check, restore
 from firstdrift.cli.group import main
 from firstdrift.cli.inspect import inspect
+from firstdrift.cli.people import audit, member
 from firstdrift.cli.rollout import rollout
 from firstdrift.cli.rules import rules
 from firstdrift.cli.serve import serve, server, worker
@@ -21,7 +22,20 @@ __all__ = ["main", "run"]
 _READ_DUMPS: Final = ("compare", "inspect", "rollout")
 """Commands that read dumps, and so run in a process that may die of them."""
 
-for _command in (compare, inspect, rollout, rules, serve, server, worker, check, backup, restore):
+for _command in (
+    compare,
+    inspect,
+    rollout,
+    rules,
+    serve,
+    server,
+    worker,
+    check,
+    backup,
+    restore,
+    member,
+    audit,
+):
     main.add_command(_command)
 
 

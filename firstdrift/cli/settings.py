@@ -2,6 +2,7 @@
 
 import logging
 import os
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -24,9 +25,21 @@ def _refuse_token(_ctx: click.Context, _option: click.Parameter, given: str | No
         raise SettingsError(Message.of("cli.token_on_command_line"), hint=Message.of("cli.token_elsewhere"))
 
 
+def _refuse_password(_ctx: click.Context, _option: click.Parameter, given: str | None) -> str | None:
+    if given is not None and _PASSWORD.search(given):
+        from firstdrift.errors import SettingsError
+
+        raise SettingsError(Message.of("cli.password_on_command_line"), hint=Message.of("cli.url_elsewhere"))
+    return given
+
+
+_PASSWORD = re.compile(r"//[^/@]*:[^/@]+@|[?&]password=", re.IGNORECASE)
 _DATA_DIR = click.option("--data-dir", type=click.Path(path_type=Path), help="Where the database lies.")
 _DATABASE_URL = click.option(
-    "--database-url", help="SQLAlchemy URL of a database, instead of SQLite in --data-dir."
+    "--database-url",
+    callback=_refuse_password,
+    help="SQLAlchemy URL of a database, instead of SQLite in --data-dir; one with a password belongs into"
+    " FIRSTDRIFT_DATABASE_URL.",
 )
 
 

@@ -2,6 +2,8 @@
 
 from fastapi import APIRouter
 
+from firstdrift_server.audit import api as audit_api
+from firstdrift_server.audit import page as audit
 from firstdrift_server.board import page as board
 from firstdrift_server.comparison import api as comparison_api
 from firstdrift_server.comparison import page as comparison
@@ -49,6 +51,7 @@ API: tuple[APIRouter, ...] = tuple(
         notes_api,
         export_api,
         new_api,
+        audit_api,
         jobs,
         health,
         metrics,
@@ -77,6 +80,7 @@ PAGES: tuple[APIRouter, ...] = tuple(
         match,
         likely,
         unmatched,
+        audit,
         login,
     )
 )

@@ -71,6 +71,7 @@ PAGES = {
         "/rollout?{rollout}&dtype=float32&low=0.5",
     ],
     "/rollout/{number}": ["/rollout/2?{rollout}"],
+    "/audit": ["/audit", "/audit?act=compared&comparison=1", "/audit?who=member:nobody"],
     "/help": ["/help", f"{LOCKED}/help"],
     "/login": [f"{LOCKED}/login"],
 }

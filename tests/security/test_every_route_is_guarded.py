@@ -1,10 +1,9 @@
 import re
-from collections.abc import Iterator
-from typing import Any
 
 import pytest
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
+from route_walk import routes
 
 from firstdrift_frontend.assets import build
 from firstdrift_server.brake import Brake
@@ -23,15 +22,6 @@ LOGIN = {("GET", "/login"): 401, ("POST", "/login"): 415}
 """The page at which a token is asked for, and what it answers to who shows none in a form."""
 CROSS_SITE = {"sec-fetch-site": "cross-site", "sec-fetch-mode": "no-cors", "sec-fetch-dest": "empty"}
 FOREIGN_ORIGIN = {"origin": "https://evil.example"}
-
-
-def routes(where: Any) -> Iterator[tuple[str, str]]:  # noqa: ANN401 (the framework nests routes in private types)
-    """Give method and path of every route, however deeply nested."""
-    for route in where.routes:
-        if hasattr(route, "original_router"):
-            yield from routes(route.original_router)
-        else:
-            yield from ((method, route.path) for method in route.methods - {"HEAD"})
 
 
 def address(path: str) -> str:

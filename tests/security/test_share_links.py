@@ -7,13 +7,13 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from threading import Timer
-from typing import Any
 
 import pytest
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
 from half_taken import asked
 from messages import says, stated
+from route_walk import routes
 from sqlalchemy import update
 from starlette.types import Message
 from working import wait_until, worker
@@ -67,14 +67,6 @@ OPEN = {
     "/share/{secret}",
     "/language",
 }
-
-
-def routes(where: Any) -> Iterator[tuple[str, str]]:  # noqa: ANN401 (the framework nests routes in private types)
-    for route in where.routes:
-        if hasattr(route, "original_router"):
-            yield from routes(route.original_router)
-        else:
-            yield from ((method, route.path) for method in route.methods - {"HEAD"})
 
 
 def address(path: str, comparison: int, row: int = 0) -> str:

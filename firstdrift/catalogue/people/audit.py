@@ -9,6 +9,8 @@ stays when what it is about is gone. What is done again and again (`OFTEN`) is o
 how often it was.
 """
 
+import getpass
+import os
 from collections.abc import Iterator, Mapping
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -142,6 +144,14 @@ class Sought(Struct, frozen=True):
 
 
 _entered = partial(record_of, Entered)
+
+
+def at_terminal() -> Who:
+    """Say who does something on the command line: the user of the system."""
+    try:
+        return Who(Actor.TERMINAL, getpass.getuser())
+    except (KeyError, OSError):  # in a container, a user may have no name
+        return Who(Actor.TERMINAL, f"{os.getuid()}")
 
 
 def enter(session: Session, deed: Deed) -> None:
