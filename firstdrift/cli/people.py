@@ -137,6 +137,6 @@ def _deed(act: "Act", name: str) -> "Deed":
 
 
 def _plain(name: str) -> str:
-    from firstdrift.exports.text import printable
+    from firstdrift.paths import printable
 
     return printable(name)

@@ -6,8 +6,8 @@ from typing import Any
 
 from firstdrift.catalogue.people.audit import Actor, Entered, Who, name_of
 from firstdrift.catalogue.people.members import Member
-from firstdrift.exports.text import printable
 from firstdrift.groups import fields_of
+from firstdrift.paths import printable
 from firstdrift.wording.message import Message
 from firstdrift.wording.text import text_of, word
 

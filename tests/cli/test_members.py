@@ -86,9 +86,7 @@ def test_what_is_not_there_is_not_made(
     assert not (tmp_path / "nowhere").exists()
 
 
-def test_no_password_is_taken_from_the_command_line(
-    firstdrift: Callable[..., Run], tmp_path: Path
-) -> None:
+def test_no_password_is_taken_from_the_command_line(firstdrift: Callable[..., Run], tmp_path: Path) -> None:
     for url in ("postgresql://me:hunter2x@localhost/db", "postgresql://localhost/db?password=hunter2x"):
         for command in (("check",), ("member", "list"), ("server", str(tmp_path)), ("worker",)):
             ended = firstdrift(*command, "--database-url", url)
