@@ -20,7 +20,7 @@ CHROMIUM := $(shell command -v chromium-headless-shell chromium chromium-browser
 NODE := $(shell command -v node 2>/dev/null)
 NPM := $(shell command -v npm 2>/dev/null)
 
-.PHONY: help install demo serve test security-oldest lint messages pins interop interop-venv bench soak truth examples clean
+.PHONY: help install demo serve test security-oldest lint messages pins audit interop interop-venv bench soak truth examples clean
 .DELETE_ON_ERROR:
 
 help:
@@ -31,6 +31,7 @@ help:
 	@echo "make lint     style, types, and who may import whom"
 	@echo "make messages collect the texts of the pages for translators"
 	@echo "make pins     write the lists of versions and hashes in requirements/ anew"
+	@echo "make audit    ask whether a fault is known of any package that is pinned"
 	@echo "make interop  compare with the real msprobe, on dumps that it writes now (a heavy package, in a venv of its own)"
 	@echo "make bench    time firstdrift against msprobe"
 	@echo "make soak     try all promises of docs/reliability.md as often as it says, and write that page (hours)"
@@ -137,6 +138,12 @@ pins:
 	@.venv-pins/bin/python $(PIP) --require-hashes -r requirements/uv.txt
 	@.venv-pins/bin/python requirements/renew.py .venv-pins/bin/uv $(WHEELS)
 
+# Not part of .ci/run: that an advisory is published breaks no change that has nothing to do with it.
+audit:
+	@$(PYTHON) -m venv .venv-audit
+	@.venv-audit/bin/python $(PIP) --require-hashes -r requirements/tools/audit.txt
+	@.venv-audit/bin/python requirements/audit.py
+
 interop: .venv/.installed-dev .venv-interop/.installed
 	$(BIN)/pytest -n $(JOBS) tests/interop
 
@@ -153,4 +160,4 @@ examples: interop-venv
 	$(PEER)/python examples/generate.py
 
 clean:
-	rm -rf frontend/node_modules .venv .venv-interop .venv-oldest .venv-pins .firstdrift benchmarks/data .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf frontend/node_modules .venv .venv-interop .venv-oldest .venv-pins .venv-audit .firstdrift benchmarks/data .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

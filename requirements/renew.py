@@ -1,6 +1,7 @@
 """Write the lists beside this file anew: `make pins`, after constraints.txt or pyproject.toml changed.
 
     constraints.txt, pyproject.toml ──uv──▶ run.txt  scale.txt  dev.txt  torch.txt  cuda.txt
+                          pip-audit ──uv──▶ tools/audit.txt, for an environment of its own
                             wheels ──▶ torch-cpu.txt
 
 The hashes are those of all files that the package index has of a version, so that one list serves every
@@ -69,6 +70,25 @@ def compiled(uv: str, *arguments: str, known: str) -> dict[str, str]:
         return packages_of(written.read_text("utf-8"))
 
 
+def renew_audit(uv: str) -> None:
+    """Write the list of what audits the others; the newest versions are wanted, whatever firstdrift needs."""
+    file = HERE / "tools" / "audit.txt"
+    command = [
+        uv,
+        "pip",
+        "compile",
+        "--quiet",
+        "--universal",
+        "--generate-hashes",
+        "--no-header",
+        "--upgrade",
+    ]
+    command += ["--no-annotate", "--python-version", "3.11", "--output-file", str(file), "-"]
+    subprocess.run(command, cwd=PROJECT, input="pip-audit\n", text=True, check=True)
+    head = "# What audits these files: `make audit`. Written by `make pins`: do not edit.\n"
+    file.write_text(head + file.read_text("utf-8"), "utf-8", newline="\n")
+
+
 def list_of(name: str, needed: Collection[str], scale: Collection[str]) -> str:
     """Say in which list a package stands."""
     if name in needed:
@@ -96,6 +116,7 @@ def main(uv: str, wheels: Sequence[Path]) -> None:
     for name, blocks in files.items():
         head = f"# {SAID[name]} Written by `make pins`: do not edit.\n"
         (HERE / name).write_text(head + "\n".join([*blocks, ""]), "utf-8", newline="\n")
+    renew_audit(uv)
 
 
 if __name__ == "__main__":
