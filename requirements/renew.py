@@ -73,17 +73,8 @@ def compiled(uv: str, *arguments: str, known: str) -> dict[str, str]:
 def renew_audit(uv: str) -> None:
     """Write the list of what audits the others; the newest versions are wanted, whatever firstdrift needs."""
     file = HERE / "tools" / "audit.txt"
-    command = [
-        uv,
-        "pip",
-        "compile",
-        "--quiet",
-        "--universal",
-        "--generate-hashes",
-        "--no-header",
-        "--upgrade",
-    ]
-    command += ["--no-annotate", "--python-version", "3.11", "--output-file", str(file), "-"]
+    command = [uv, "pip", "compile", "--quiet", "--universal", "--generate-hashes", "--no-header"]
+    command += ["--upgrade", "--no-annotate", "--python-version", "3.11", "--output-file", str(file), "-"]
     subprocess.run(command, cwd=PROJECT, input="pip-audit\n", text=True, check=True)
     head = "# What audits these files: `make audit`. Written by `make pins`: do not edit.\n"
     file.write_text(head + file.read_text("utf-8"), "utf-8", newline="\n")

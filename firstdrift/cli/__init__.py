@@ -15,6 +15,7 @@ from firstdrift.cli.people import audit, member
 from firstdrift.cli.rollout import rollout
 from firstdrift.cli.rules import rules
 from firstdrift.cli.serve import serve, server, worker
+from firstdrift.cli.support import support
 from firstdrift.processes.apart import run_apart, status_of
 
 __all__ = ["main", "run"]
@@ -35,6 +36,7 @@ for _command in (
     restore,
     member,
     audit,
+    support,
 ):
     main.add_command(_command)
 

@@ -31,9 +31,8 @@ def audit() -> ModuleType:
 def service(folder: Path, told: str, status: int) -> list[str]:
     """Write what answers as pip-audit does; give its command."""
     script = folder / "pip_audit.py"
-    script.write_text(
-        f"import sys\nprint({told!r})\nprint('ConnectionError: no route', file=sys.stderr)\nsys.exit({status})"
-    )
+    complaint = "print('ConnectionError: no route', file=sys.stderr)"
+    script.write_text(f"import sys\nprint({told!r})\n{complaint}\nsys.exit({status})")
     return [sys.executable, str(script)]
 
 
