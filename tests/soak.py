@@ -51,8 +51,8 @@ PROMISES: dict[str, Promise] = {
     ),
     "login": Promise(
         "Every route is behind the login",
-        "a walk over all routes",
-        ("security/test_every_route_is_guarded.py",),
+        "a walk over all routes: with wrong tokens and cookies, as somebody removed, and as one who only looks",
+        ("security/test_every_route_is_guarded.py", "security/test_members.py"),
     ),
     "shares": Promise(
         "A link to a comparison shows it and nothing else, and can be taken back",
@@ -173,6 +173,11 @@ PROMISES: dict[str, Promise] = {
         "Who changed what can be read",
         "every route that changes anything leaves one entry",
         ("security/test_audit.py",),
+    ),
+    "secrets": Promise(
+        "A secret is found nowhere but with whoever has it",
+        "tokens, links, cookies and a password in use, looked for in processes, logs, databases, answers",
+        ("security/test_secrets.py",),
     ),
 }
 

@@ -163,12 +163,17 @@ def _page(request: Request, template: str, view: object) -> bytes:
     here = address_without_token if standing_of(request).is_refused else asked_address
     theme = request.cookies.get(THEME_COOKIE)
     around = {
-        "here": here(request.scope),
+        "here": _without_secret(here(request.scope)),
         "can_be_asked_again": request.method == "GET",
         "viewer": viewer_of(request),
         "theme": theme if theme in THEMES else None,  # which leaves it to the visitor's system
     }
     return render(template, language_of(request), view=view, **around).encode()
+
+
+def _without_secret(address: str) -> str:
+    # What leads nowhere, such as a link that was revoked, shows a page of its own.
+    return "/" if address.startswith("/share/") else address
 
 
 def error_answer(request: Request, status: int, error: Message, hint: Message | None = None) -> Response:

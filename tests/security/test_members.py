@@ -10,6 +10,7 @@ from fastapi import FastAPI
 from fastapi.testclient import TestClient
 from messages import says, stated
 from route_walk import routes
+from soak import record
 from sqlalchemy import text
 
 from firstdrift.catalogue.engine import reading, writing
@@ -159,6 +160,7 @@ def test_a_viewer_sees_everything_and_changes_nothing(app: FastAPI, browser: Tes
         assert says(answer.text, "server.changes_nothing"), (method, path)
         refused += 1
     assert refused > 50
+    record("login", f"of {refused} routes that may change something all refuse a member who only looks")
     home = browser.get("/").text
     assert "is-looker" in home
     assert "only-looks" in stated(home)

@@ -2,10 +2,12 @@
 
 import asyncio
 import re
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from pathlib import Path
+from statistics import median
 from threading import Timer
 
 import pytest
@@ -14,11 +16,13 @@ from fastapi.testclient import TestClient
 from half_taken import asked
 from messages import says, stated
 from route_walk import routes
+from soak import record, rounds
 from sqlalchemy import update
 from starlette.types import Message
 from working import wait_until, worker
 
 from firstdrift.catalogue.columns import Now
+from firstdrift.catalogue.secret import new_secret
 from firstdrift.catalogue.tables import ShareLinkEntry
 from firstdrift_server.app import create_app
 from firstdrift_server.guards import turns
@@ -149,6 +153,8 @@ def test_of_all_routes_a_visitor_finds_those_of_the_comparison_that_only_read(
             assert status == expected, (method, path, status)
     assert visitor.get("/openapi.json").status_code == 404
     assert visitor.get("/no/such/page").status_code == 404
+    opened = len({route for route in walked if route[0] == "GET" and route[1] in READ})
+    record("shares", f"of {len(walked)} routes a link opens the {opened} that show its comparison")
 
 
 def test_words_are_explained_to_everybody_and_a_visitor_finds_the_way_back(
@@ -176,6 +182,8 @@ def test_of_another_comparison_a_visitor_finds_nothing(
             status = visitor.request(method, address(path, OTHER)).status_code
             assert status == 404, (method, path)
             assert owner.get(f"/api/v1/comparisons/{OTHER}").status_code == 200
+    about = sum("{comparison}" in path for _, path in routes(locked))
+    record("shares", f"none of {about} routes shows anything of another comparison")
 
 
 def test_a_visitor_who_may_write_notes_changes_nothing_else(
@@ -235,6 +243,48 @@ def test_a_revoked_or_expired_link_opens_nothing_at_once(
         gone = update(ShareLinkEntry).where(ShareLinkEntry.id == number)
         session.execute(gone.values(expires_at=Now(-1)))
     assert (visitor.get(f"/c/{SHARED}").status_code, visitor.get(path).status_code) == (401, 404)
+
+
+def dead_link(owner: TestClient, visitor: TestClient, app: FastAPI, *, expires: bool) -> str:
+    """Make a link that opens the comparison, and then, expired or revoked, does not; give its path."""
+    number, path = link(owner)
+    assert visitor.get(path).status_code == 303
+    if expires:
+        with app.state.context.writing() as session:
+            gone = update(ShareLinkEntry).where(ShareLinkEntry.id == number)
+            session.execute(gone.values(expires_at=Now(-1)))
+    else:
+        assert owner.delete(f"/api/v1/comparisons/{SHARED}/links/{number}").status_code == 200
+    visitor.cookies.clear()
+    return path
+
+
+def test_nobody_learns_whether_a_link_was_revoked_has_expired_or_never_was(
+    locked: FastAPI, owner: TestClient, visitor: TestClient
+) -> None:
+    kinds = ("revoked", "expired", "unknown")
+    times: dict[str, list[float]] = {kind: [] for kind in kinds}
+    told = set()
+    many = rounds(8, 100)
+    for turn in range(many):
+        paths = {
+            "revoked": dead_link(owner, visitor, locked, expires=False),
+            "expired": dead_link(owner, visitor, locked, expires=True),
+            "unknown": f"/share/{new_secret()}",
+        }
+        for at in range(3):  # each is asked for first as often
+            kind = kinds[(at + turn) % 3]
+            began = time.perf_counter()
+            answer = visitor.get(paths[kind], headers={"accept": "text/html", "x-request-id": "1"})
+            times[kind].append(time.perf_counter() - began)
+            told.add((answer.status_code, str(answer.headers), answer.text))
+    assert [status for status, *_ in told] == [404], f"one answer to all, byte for byte: {told}"
+    medians = {kind: median(seconds) for kind, seconds in times.items()}
+    # The fastest answers say most: whatever else the machine does makes others slow.
+    fastest = {kind: sorted(seconds)[len(seconds) // 10] for kind, seconds in times.items()}
+    assert max(fastest.values()) < (1.5 if many > 50 else 3) * min(fastest.values()), (fastest, medians)
+    shown = ", ".join(f"{kind} {seconds * 1000:.1f} ms" for kind, seconds in fastest.items())
+    record("shares", f"{many} links revoked and {many} expired: one 404 for all, byte for byte, in {shown}")
 
 
 def test_the_cookie_is_for_the_server_only_and_the_secret_for_nobody_else(
