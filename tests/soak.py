@@ -51,7 +51,7 @@ PROMISES: dict[str, Promise] = {
     ),
     "login": Promise(
         "Every route is behind the login",
-        "a walk over all routes: with wrong tokens and cookies, as somebody removed, and as one who only looks",
+        "a walk over all routes: with wrong tokens and cookies, as somebody removed, as one who only looks",
         ("security/test_every_route_is_guarded.py", "security/test_members.py"),
     ),
     "shares": Promise(
