@@ -17,6 +17,7 @@ from soak import record, rounds
 from firstdrift.catalogue.engine import database_url, open_engine, writing
 from firstdrift.catalogue.people.members import add_member
 from firstdrift.catalogue.sharing import notes
+from firstdrift_server.guards.turns import is_trial
 from firstdrift_server.uploads.store import MOST_COMING
 
 TOKEN = "a-token-that-nobody-guesses-2c91f0"  # noqa: S105
@@ -260,3 +261,25 @@ def test_so_many_jobs_wait_at_a_time_and_members_leave_some_to_the_owner(place: 
 
 def _jobs(owner: Asker) -> int:
     return int(json.loads(owner.ask("GET", "/api/v1/jobs").text)["jobs"][0]["id"])
+
+
+@pytest.mark.parametrize(
+    ("address", "is_tried"),
+    [
+        ("/c/1/rules", False),
+        ("/c/1/rules?factor=4", True),
+        ("/c/1/s/0/likely", True),
+        ("/c/1/s/0/match", False),
+        ("/c/1/s/0/match?set=1", False),
+        ("/c/1/s/0/match?set=1&golden=a", True),
+        ("/c/1/s/0/match/picked?target=a", True),
+        ("/api/v1/comparisons/1/preview", True),
+        ("/api/v1/comparisons/1/suggestions?golden=a", True),
+        ("/api/v1/comparisons/1/rules/preview?factor=4", True),
+        ("/api/v1/comparisons/1/rules", False),
+        ("/c/1/s/0/tree?target=1", False),
+    ],
+)
+def test_what_is_a_trial_is_told_by_its_address(address: str, *, is_tried: bool) -> None:
+    path, _, query = address.partition("?")
+    assert is_trial(path, query.encode()) is is_tried

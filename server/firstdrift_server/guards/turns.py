@@ -25,10 +25,10 @@ WAIT_SECONDS = 10.0
 _N = "[0-9]{1,18}"
 _TRIAL = re.compile(
     f"/api/v1/comparisons/{_N}/(?:preview|suggestions|rules/preview)|/c/{_N}/s/{_N}/likely"
-    f"|(?P<asked>/c/{_N}/(?:rules|s/{_N}/match(?:/[a-z]+)?))"
+    f"|/c/{_N}/(?P<page>rules|s/{_N}/match(?:/[a-z]+)?)"
 )
-_TRIED = re.compile(rb"golden=|target=|preview=|[a-z_]+=[0-9]")
-"""What an address of one of these pages has where something is tried on it."""
+_PICKED = re.compile(rb"(?:^|&)(?:golden|target|preview)=")
+"""What an address of the page that matches nodes has where something is tried on it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +78,10 @@ def _turns_for(request: Request) -> Turns | None:
 def is_trial(path: str, query: bytes) -> bool:
     """Tell whether a request has something tried, which may take a processor for seconds."""
     found = _TRIAL.fullmatch(path)
-    return found is not None and (found["asked"] is None or _TRIED.search(query) is not None)
+    page = found and found["page"]
+    if page is None:
+        return found is not None
+    return bool(query) if page == "rules" else _PICKED.search(query) is not None
 
 
 async def has_turn(turns: Turns, request: Request) -> bool:
