@@ -62,7 +62,12 @@ PROMISES: dict[str, Promise] = {
     "visitors": Promise(
         "Visitors cannot take a server from whoever has the token",
         "uploads, trials of rules, files and suggestions, more than may be asked for",
-        ("security/test_quotas.py",),
+        ("security/test_quotas.py", "server/test_turns.py", "server/test_metrics.py"),
+    ),
+    "secrets": Promise(
+        "Nothing secret is logged, or sent for support",
+        "tokens, passwords, links and names of people in settings, jobs, requests and logs",
+        ("cli/test_support.py", "server/test_logs.py", "security/test_tokens.py"),
     ),
     "names": Promise(
         "Names in dumps never run as code",

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 from running import running
+from soak import record
 
 from firstdrift.logs import HIDDEN, about, set_up, without_secrets
 
@@ -125,6 +126,7 @@ def test_a_job_is_found_from_the_request_that_asked_for_it(
     assert [one.split(":")[0] for one in of_job] == ["job 1 is queued", "job 1 begins", "job 1 is done"]
     assert {"time", "level", "logger", "message"} <= set.intersection(*map(set, lines))
     assert not any(one in said for one in (TOKEN, SECRET, "alice"))
+    record("secrets", f"{len(lines)} lines of server and worker as JSON, the token or a link in none")
     assert {"/c/{comparison}", "/share/{secret}"} <= {one.get("route") for one in lines}
 
 
