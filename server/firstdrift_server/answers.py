@@ -90,7 +90,7 @@ ERRORS: dict[int | str, dict[str, object]] = {
     status: {"model": ErrorOut, "description": description}
     for status, description in {
         401: "No token, or a wrong one",
-        403: "The request came from another site",
+        403: "The request came from another site, or from a member who changes nothing",
         404: "There is no such thing",
         422: "The request makes no sense",
         429: "Too many wrong tokens, or too much of what has a quota; Retry-After says when there is more",

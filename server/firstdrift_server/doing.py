@@ -14,6 +14,7 @@ from sqlalchemy.orm import Session
 from starlette.types import Scope
 
 from firstdrift.catalogue.people.audit import Act, Actor, Deed, Who, enter, id_in
+from firstdrift.catalogue.sharing.links import ShareLink
 from firstdrift_server.visitors import standing_of
 
 _COMPARISON = "/c/{comparison}"
@@ -127,6 +128,10 @@ class Doing:
             comparison=known.comparison if comparison is None else comparison,
         )
 
+    def by(self, link: ShareLink) -> None:
+        """Say through which link somebody comes who has just shown its secret."""
+        self.deed = replace(self.deed, who=_through(link))
+
     def enter(self, session: Session) -> None:
         """Write it into the log, once, in the transaction of the change."""
         if not self.is_entered:
@@ -157,12 +162,16 @@ def who_asks(request: Request) -> Who:
     """Say who asks, as far as the guards have found out."""
     standing = standing_of(request)
     if standing.link is not None:
-        return Who(Actor.LINK, standing.link.label, standing.link.id)
+        return _through(standing.link)
     if standing.member is not None:
         return Who(Actor.MEMBER, standing.member.name, standing.member.id)
     if standing.has_token:
         return Who(Actor.OWNER)
     return Who(Actor.OPEN if request.app.state.context.sessions is None else Actor.STRANGER)
+
+
+def _through(link: ShareLink) -> Who:
+    return Who(Actor.LINK, link.label, link.id)
 
 
 def address_of(request: Request) -> str:

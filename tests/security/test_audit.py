@@ -412,7 +412,13 @@ def test_it_says_through_which_link_from_where_and_never_a_secret(house: House, 
     assert (written.actor, written.name, written.number) == ("link", "for <Li>", made["id"])
     assert {one.address for one in (written, exported, refused)} == {"192.0.2.7"}
     assert (exported.subject, exported.comparison_id, refused.times) == ("json", base, 2)
-    assert (newest["opened"].times, newest["opened"].subject) == (3, str(made["id"]))
+    opened = newest["opened"]
+    assert (opened.actor, opened.name, opened.times, opened.subject) == (
+        "link",
+        "for <Li>",
+        3,
+        str(made["id"]),
+    )
     for path in ("/audit", "/audit.json", "/api/v1/audit", f"/audit?who=link:{made['id']}"):
         page = house.client.get(path)
         assert page.status_code == 200

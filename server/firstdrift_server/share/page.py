@@ -85,6 +85,8 @@ def come(request: Request, secret: str, context: Shared, to: str | None = None) 
         address = address_for(session, link, to)
     standing = standing_of(request)
     context.about("link", link.id, link.comparison_id)
+    if context.doing is not None and not standing.has_token:
+        context.doing.by(link)
     _keep_seen(context, link.id)
     response = RedirectResponse(address, HTTPStatus.SEE_OTHER, NO_STORE)
     if context.sessions is not None and not standing.has_token:
