@@ -280,10 +280,13 @@ def test_where_there_is_no_database_nothing_is_made(tmp_path: Path, backups: Pat
     assert not (tmp_path / "none").exists()
 
 
-def test_a_database_on_a_server_is_left_to_its_own_means(backups: Path) -> None:
+def test_a_database_on_a_server_is_left_to_its_own_means(
+    backups: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     url = "postgresql://somebody:their-secret@127.0.0.1:1/firstdrift"
+    monkeypatch.setenv("FIRSTDRIFT_DATABASE_URL", url)
     for command, means in (("backup", "pg_dump"), ("restore", "pg_restore")):
-        said = refused(command, backups / "backup.db", "--database-url", url)
+        said = refused(command, backups / "backup.db")
         assert means in said
         assert "their-secret" not in said
     assert list(backups.iterdir()) == []
