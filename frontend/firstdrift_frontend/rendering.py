@@ -20,6 +20,7 @@ from firstdrift.strict_json import to_json
 from firstdrift.verdict.judgement import InputDifference
 from firstdrift.wording.message import VERBATIM, Message
 from firstdrift.wording.phrases import holds
+from firstdrift.wording.text import number as number_in_text
 from firstdrift.wording.text import pieces_of, rule_text, text_of, word
 from firstdrift_frontend import TEMPLATES, assets, numbers
 from firstdrift_frontend.languages import LANGUAGES, SOURCE, load_language
@@ -97,6 +98,7 @@ def _environment(language: str, *, spells: bool = False) -> Environment:
         "pieces": lambda linked: pieces_of(linked.message, linked.links, language),
         "rule": partial(rule_named, language=language),
         "number": number,
+        "percent": partial(number, write=partial(number_in_text, format_spec="percent")),
         "factor": partial(number, write=numbers.factor),
         "short": numbers.short,
         "exact": numbers.exact,
