@@ -6,9 +6,10 @@ compressed ─▶ add_packed ──┘    into the file, as are those that come 
 """
 
 import os
+import tempfile
 import zlib
 from collections.abc import Iterator, Sequence
-from tempfile import TemporaryFile, gettempdir
+from contextlib import contextmanager
 from typing import IO, Final, TypeAlias, overload
 from weakref import finalize
 
@@ -93,24 +94,30 @@ class SliceResults:
         return tuple(held) if len(held) == len(ordered) else _FromFile(ordered, self._file)
 
 
+@contextmanager
+def _there_is_room() -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        why = Message.of("comparison.results_not_held", why=error.strerror or str(error))
+        hint = Message.of("comparison.name_other_tmpdir")
+        raise LimitError(why, path=tempfile.tempdir or os.environ.get("TMPDIR"), hint=hint) from error
+
+
 class _File:
     """A temporary file that is there as long as anybody holds on to it."""
 
     def __init__(self) -> None:
-        self._file: IO[bytes] = TemporaryFile(prefix="firstdrift-")  # noqa: SIM115
+        with _there_is_room():
+            self._file: IO[bytes] = tempfile.TemporaryFile(prefix="firstdrift-")  # noqa: SIM115
         finalize(self, self._file.close)
 
     def append(self, content: bytes) -> int:
         """Write something at the end; return where it begins."""
-        try:
+        with _there_is_room():
             start = self._file.seek(0, os.SEEK_END)
             self._file.write(content)
             self._file.flush()
-        except OSError as error:
-            why = Message.of("comparison.results_not_held", why=error.strerror or str(error))
-            raise LimitError(
-                why, path=gettempdir(), hint=Message.of("comparison.name_other_tmpdir")
-            ) from error
         return start
 
     def read(self, start: int, size: int) -> bytes:

@@ -98,7 +98,8 @@ def _leave_out_expired(file: Path) -> None:
 def _append(file: Path, *sessions: str) -> None:
     flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
     with os.fdopen(os.open(file, flags, 0o600), "a", encoding="ascii") as lines:
-        lines.write("".join(f"{session}\n" for session in sessions))
+        # A full disk may have left half a line, which is none, at the end.
+        lines.write("".join(f"\n{session}\n" for session in sessions))
 
 
 def _expiry(session: str) -> int:

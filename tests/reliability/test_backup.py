@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 from messages import says
 from serving import serving
+from soak import record, rounds
 from working import wait_until
 
 from firstdrift.catalogue.backup import back_up
@@ -115,8 +116,8 @@ def test_a_backup_while_others_write_is_whole_and_of_one_moment(
     data: Path, backups: Path, writers: list[subprocess.Popen[str]]
 ) -> None:
     fill(data, 10_000)  # it takes several steps to copy
-    made = []
-    for number in range(3):
+    made, copies = [], rounds(3, 30)
+    for number in range(copies):
         file = backups / f"{number}.db"
         done("backup", file, "--data-dir", data)
         assert stat.S_IMODE(file.stat().st_mode) == 0o600
@@ -129,7 +130,9 @@ def test_a_backup_while_others_write_is_whole_and_of_one_moment(
     assert made == sorted(made)
     assert made[-1] > made[0] > 0
     assert [one.poll() for one in writers] == [None, None]  # nobody was kept from writing
-    assert sorted(file.name for file in backups.iterdir()) == [f"{number}.db" for number in range(3)]
+    assert {file.name for file in backups.iterdir()} == {f"{number}.db" for number in range(copies)}
+    written = made[-1] - made[0]
+    record("backup", f"{copies} backups while {written} rows were written: each whole, and of one moment")
 
 
 def answer(url: str) -> Any:  # noqa: ANN401 (JSON)
@@ -151,7 +154,17 @@ def test_what_was_put_back_answers_as_before(
     assert done("restore", file, "--data-dir", after).startswith("restored")
     with serving(golden.parent.parent, after, [], TOKEN) as url:
         assert answer(f"{url}/api/v1/comparisons/1") == known
+    tables = counts_of(file)
+    assert tables == counts_of(after / "firstdrift.db")
+    record("backup", f"restored: {sum(tables.values())} rows of {len(tables)} tables, all there")
     assert stat.S_IMODE((after / "firstdrift.db").stat().st_mode) == 0o600
+
+
+def counts_of(file: Path) -> dict[str, int]:
+    """Count the rows of each table; of workers, one that runs has announced itself."""
+    with closing(sqlite3.connect(f"{file.as_uri()}?mode=ro", uri=True)) as database:
+        names = [name for (name,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
+    return {name: number_of(file, f"SELECT count(*) FROM {name}") for name in names if name != "workers"}  # noqa: S608
 
 
 def test_restoring_brings_back_what_was_and_keeps_what_is(data: Path, backups: Path) -> None:

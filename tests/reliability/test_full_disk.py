@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 from messages import refuses
+from soak import record, rounds
 from sqlalchemy import Connection, Engine, event, text
 from working import ask_to_compare, wait_for_comparison, wait_until, worker
 
@@ -53,7 +54,7 @@ def test_a_comparison_goes_on_each_time_there_is_space_again(
         pages = session.scalar(text("PRAGMA page_count"))
     points, full = 0, texts("en")["catalogue.database.full_disk"]
     with worker(sqlite_url, lease=1.5):
-        for space in (2, 5, 10, 20, 40, 80, 160, 320):
+        for space in sorted({2, 5, 10, 20, 40, 80, 160, 320} | set(range(2, rounds(2, 320), 4))):
             disk.pages = pages + space
             caplog.clear()
             wait_until(lambda: full in caplog.text or is_over(engine, comparison_id))
@@ -62,6 +63,7 @@ def test_a_comparison_goes_on_each_time_there_is_space_again(
         disk.pages = 10**6
         comparison = wait_for_comparison(engine, comparison_id)
     assert points > 3
+    record("full_disk", f"the database of a job, full at {points} points: it goes on, the answer is the same")
     assert comparison.state is JobState.DONE
     assert comparison.findings == compare(golden, target).findings
     assert_nothing_is_half_there(engine, comparison_id)

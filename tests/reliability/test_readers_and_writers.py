@@ -1,12 +1,16 @@
 """Pages read and people write while workers compare, and nobody is told that the database is locked."""
 
+import json
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from sqlalchemy import Engine
+from soak import record, rounds
+from sqlalchemy import Engine, text
 from working import ask_to_compare, wait_for_comparison, worker
 
 from firstdrift.catalogue.comparisons import tree
@@ -87,3 +91,40 @@ def test_nobody_is_told_that_the_database_is_locked(
     assert [comparison.state for comparison in comparisons] == [JobState.DONE] * 3
     with reading(engine) as session:
         assert get_comparison(session, 1).deleted_at is None
+
+
+ROLES = ("server", "server", "worker", "worker", "worker", "worker")
+
+
+def test_servers_and_workers_share_a_database_without_an_error(
+    engine: Engine, address: str, tmp_path: Path
+) -> None:
+    kind = engine.dialect.name
+    count = rounds(600, 100_000 if kind == "sqlite" else 20_000)
+    ask_to_compare(engine, tmp_path, tmp_path)
+    script = Path(__file__).parent.parent / "transactions.py"
+    command = [sys.executable, "-X", "faulthandler", script, address]
+    began = time.monotonic()
+    processes = [
+        subprocess.Popen(
+            [*command, role, str(-(-count // len(ROLES)))],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for role in ROLES
+    ]
+    said = [process.communicate() for process in processes]
+    assert [process.returncode for process in processes] == [0] * len(ROLES), said
+    told = [json.loads(out) for out, _ in said]
+    assert [error for one in told for error in one["errors"]] == []
+    done = sum(one["done"] for one in told)
+    assert done >= count
+    if kind == "sqlite":
+        with reading(engine) as session:
+            assert session.scalar(text("PRAGMA integrity_check")) == "ok"
+            assert session.execute(text("PRAGMA foreign_key_check")).all() == []
+    rate = done / (time.monotonic() - began)
+    record(
+        "locked", f"{done:,} mixed transactions of 2 servers, 4 workers on {kind}, {rate:,.0f}/s: 0 errors"
+    )

@@ -12,9 +12,11 @@ from firstdrift.catalogue.comparisons.export_rows import richest_kind, stored_li
 from firstdrift.catalogue.comparisons.records import get_comparison
 from firstdrift.catalogue.engine import open_engine, reading
 from firstdrift.comparison.table import COLUMNS
+from firstdrift.errors import NoRoomError
 from firstdrift.exports.spreadsheets import about_pairs, csv_of_columns, csv_text, xlsx_bytes, xlsx_of_columns
 from firstdrift.exports.tool_tables import layout_of
 from firstdrift.paths import encodable
+from firstdrift.wording.message import Message
 from firstdrift.wording.text import text_of
 from firstdrift_server.export.wanted import Columns, Format, Wanted
 
@@ -24,9 +26,13 @@ Item = TypeVar("Item")
 def pieces_of(database: str, wanted: Wanted) -> Iterator[bytes]:
     """Yield a table or a report of a comparison, piece by piece; `database` is its address."""
     engine = open_engine(database, checkpoints=False)
-    with reading(engine) as session:
-        pieces = _pieces(session, wanted)
-        yield from _zipped(pieces, _LEVELS.get(wanted.written, 0)) if wanted.zipped else pieces
+    try:
+        with reading(engine) as session:
+            pieces = _pieces(session, wanted)
+            yield from _zipped(pieces, _LEVELS.get(wanted.written, 0)) if wanted.zipped else pieces
+    except OSError as error:
+        why = Message.of("server.file_not_written", why=error.strerror or str(error))
+        raise NoRoomError(why, hint=Message.of("comparison.name_other_tmpdir")) from error
 
 
 _LEVELS = {Format.CSV: 1}

@@ -1,10 +1,7 @@
 import json
-import lzma
 import subprocess
 import sys
-from base64 import b64decode
 from pathlib import Path
-from typing import Any, Final
 
 import pytest
 from alembic.autogenerate import compare_metadata
@@ -12,8 +9,9 @@ from alembic.config import Config
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from databases import new_postgresql_database
+from first_release import first_release
 from messages import refuses
-from sqlalchemy import Column, Connection, Engine, MetaData, Table, inspect, text
+from sqlalchemy import Engine, inspect, text
 from sqlalchemy.engine.interfaces import ReflectedIndex
 
 from firstdrift.catalogue.comparisons.outline import load_outline
@@ -36,9 +34,6 @@ from firstdrift.verdict.judgement import Counts
 from firstdrift.verdict.training import Trained, Training
 from firstdrift.wording.text import text_of
 
-FIRST_RELEASE: Final = Path(__file__).with_name(f"step_{FIRST}.json.xz")
-"""The tables of the first release in both dialects, and what lies in them after dumps were compared."""
-
 
 @pytest.fixture
 def another_database(request: pytest.FixtureRequest, database: str, tmp_path: Path) -> str:
@@ -46,34 +41,6 @@ def another_database(request: pytest.FixtureRequest, database: str, tmp_path: Pa
     if database.startswith("sqlite"):
         return database_url(tmp_path / "another")
     return new_postgresql_database(request.getfixturevalue("postgresql"))
-
-
-def first_release(url: str) -> Engine:
-    """Make a database as the first release left one behind: two dumps, compared, with all that people add."""
-    packed = json.loads(lzma.decompress(FIRST_RELEASE.read_bytes()))
-    engine = open_engine(url)
-    with writing(engine) as session:
-        connection = session.connection()
-        for statement in packed["ddl"][engine.dialect.name]:
-            connection.exec_driver_sql(statement)
-        for table, content in packed["rows"].items():
-            fill(connection, table, content["columns"], content["values"])
-    return engine
-
-
-def fill(connection: Connection, table: str, columns: list[str], rows: list[list[Any]]) -> None:
-    if not rows:
-        return
-    insert = Table(table, MetaData(), *map(Column, columns)).insert()
-    values = [dict(zip(columns, map(unpacked_value, row), strict=True)) for row in rows]
-    connection.execute(insert, values)
-    if connection.dialect.name == "postgresql" and "id" in columns:  # further ones are to follow
-        last = max(value["id"] for value in values)
-        connection.exec_driver_sql(f"SELECT setval(pg_get_serial_sequence('{table}', 'id'), {last})")
-
-
-def unpacked_value(value: Any) -> Any:  # noqa: ANN401 (what JSON has)
-    return b64decode(value["base64"]) if isinstance(value, dict) else value
 
 
 def index_as_text(index: ReflectedIndex) -> str:
