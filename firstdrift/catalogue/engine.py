@@ -32,7 +32,7 @@ from firstdrift.wording.message import Message
 log = logging.getLogger(__name__)
 
 BUSY_TIMEOUT_MS = 15_000
-"""SQLite looks now and then whether the lock is free: where ten write without a pause, some wait 5 s for it."""
+"""SQLite looks now and then whether the lock is free: where ten write all the time, some wait 5 s for it."""
 
 JOURNAL_BYTES = 64 * 2**20
 SAFE_SQLITE = (3, 51, 3)
