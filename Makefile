@@ -153,11 +153,17 @@ bench: install .venv-interop/.installed
 truth: install .venv-interop/.installed
 	$(BIN)/python benchmarks/truth/run.py $(ARGS)
 
-soak: .venv/.installed-dev
+.venv-schemathesis/.installed: tests/server/schemathesis.txt
+	@echo "Installing schemathesis into .venv-schemathesis ..."
+	@$(PYTHON) -m venv .venv-schemathesis
+	@.venv-schemathesis/bin/python $(PIP) -r $<
+	@touch $@
+
+soak: .venv/.installed-dev .venv-schemathesis/.installed
 	$(if $(MEMORY),TMPDIR=$(MEMORY)) $(BIN)/python tests/soak.py $(ARGS)
 
 examples: interop-venv
 	$(PEER)/python examples/generate.py
 
 clean:
-	rm -rf frontend/node_modules .venv .venv-interop .venv-oldest .venv-pins .venv-audit .firstdrift benchmarks/data .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf frontend/node_modules .venv .venv-interop .venv-oldest .venv-pins .venv-audit .venv-schemathesis .firstdrift benchmarks/data .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

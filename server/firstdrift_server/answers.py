@@ -99,6 +99,11 @@ ERRORS: dict[int | str, dict[str, object]] = {
 }
 
 
+def described_file(*media_types: str) -> dict[int | str, dict[str, object]]:
+    """Describe an answer that is a file of one of these types."""
+    return {200: {"description": "The file", "content": {each.partition(";")[0]: {} for each in media_types}}}
+
+
 def api_router(path: str, tag: str, **statuses: str) -> APIRouter:
     """Begin the routes of a part of the API: answers in strict JSON, and errors in the shape of all.
 
@@ -220,8 +225,23 @@ _STATUSES: Mapping[type[FirstdriftError], HTTPStatus] = {
 }
 
 
-def explain_errors(app: FastAPI) -> None:
-    """Give every error, ours and the framework's, that one shape."""
+def _said_by_framework(error: HTTPException) -> tuple[int, Message]:
+    """Give the status and the message of an error; the framework itself says no more than a name."""
+    if isinstance(error.detail, Message):
+        return error.status_code, error.detail
+    # A body that no parser could read: bytes that are no text, lists in lists in lists.
+    if error.status_code == HTTPStatus.BAD_REQUEST and error.__cause__ is not None:
+        return _UNPROCESSABLE, Message.of("server.body_unreadable")
+    return error.status_code, NO_ROUTE.get(error.status_code) or verbatim(str(error.detail))
+
+
+def explain_errors(app: FastAPI, methods_of: Callable[[str], str]) -> None:
+    """Give every error, ours and the framework's, that one shape.
+
+    Args:
+        app: the application.
+        methods_of: says what can be asked of a path, of which the framework knows the first route only.
+    """
 
     @app.exception_handler(FirstdriftError)
     async def ours(request: Request, exc: FirstdriftError) -> Response:
@@ -236,11 +256,10 @@ def explain_errors(app: FastAPI) -> None:
 
     @app.exception_handler(HTTPException)
     async def http(request: Request, exc: HTTPException) -> Response:
-        said: object = exc.detail
-        if not isinstance(said, Message):  # the framework itself says no more than the name of the status
-            said = NO_ROUTE.get(exc.status_code) or verbatim(str(said))
-        response = error_answer(request, exc.status_code, said)
+        response = error_answer(request, *_said_by_framework(exc))
         response.headers.update(exc.headers or {})
+        if exc.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
+            response.headers["allow"] = methods_of(request.scope["path"])
         return response
 
     @app.exception_handler(RequestValidationError)

@@ -12,7 +12,7 @@ from firstdrift.catalogue.people.members import Member, may_be_token, member_of_
 from firstdrift_server.answers import explain_errors
 from firstdrift_server.context import Context
 from firstdrift_server.guards import guard
-from firstdrift_server.routes import API, PAGES
+from firstdrift_server.routes import API, PAGES, methods_of
 from firstdrift_server.sessions import Sessions
 from firstdrift_server.settings import Settings
 from firstdrift_server.uploads.store import Uploads
@@ -33,7 +33,7 @@ def create_app(settings: Settings) -> FastAPI:
     context = app.state.context = Context(settings, engine, uploads, sessions)
     # Whoever left an upload alone may never come back to begin another.
     Thread(target=uploads.clean, name="clean uploads", daemon=True).start()
-    explain_errors(app)
+    explain_errors(app, methods_of)
     for router in (*API, *PAGES):
         app.include_router(router)
     guard(app, settings, sessions, context.traffic)

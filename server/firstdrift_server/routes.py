@@ -1,6 +1,7 @@
 """Every route of the server: pages for people, and the JSON API for programs."""
 
 from fastapi import APIRouter
+from fastapi.routing import APIRoute
 
 from firstdrift_server.audit import api as audit_api
 from firstdrift_server.audit import page as audit
@@ -84,3 +85,11 @@ PAGES: tuple[APIRouter, ...] = tuple(
         login,
     )
 )
+
+
+def methods_of(path: str) -> str:
+    """Say what can be asked of a path, as the header Allow says it."""
+    routes = (route for router in (*API, *PAGES) for route in router.routes if isinstance(route, APIRoute))
+    return ", ".join(
+        sorted({method for route in routes if route.path_regex.match(path) for method in route.methods or ()})
+    )

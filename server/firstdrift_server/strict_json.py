@@ -3,17 +3,15 @@
 from collections.abc import Mapping
 
 import msgspec
-from starlette.responses import Response
+from starlette.responses import JSONResponse, Response
 
 from firstdrift.paths import spelt
 from firstdrift.strict_json import to_json
 from firstdrift_server.reader_language import VARY, language_now
 
 
-class StrictJSONResponse(Response):
+class StrictJSONResponse(JSONResponse):
     """An answer in strict JSON."""
-
-    media_type = "application/json"
 
     def init_headers(self, headers: Mapping[str, str] | None = None) -> None:
         """Set the headers; what is kept on the way is kept by language."""

@@ -57,7 +57,7 @@ def follow(following: Following, context: Shared) -> StrictJSONResponse:
     return at_path(str(path), context)
 
 
-@router.get("/{dump}")
+@router.get("/{dump:int}")
 def show(dump: int, context: Shared, *, check: bool = False) -> StrictJSONResponse:
     """Say what a dump is and what lies in it; with `check`, whether it has changed since it was read."""
     return StrictJSONResponse(context.read(dump_view, context, dump, check=check))

@@ -5,9 +5,9 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Request
 from starlette.responses import Response
 
-from firstdrift_server.answers import ERRORS
+from firstdrift_server.answers import ERRORS, described_file
 from firstdrift_server.context import Shared
-from firstdrift_server.export.view import exported
+from firstdrift_server.export.view import MEDIA_TYPES, exported
 from firstdrift_server.export.wanted import Columns, Format
 
 router = APIRouter(tags=["exports"], responses=ERRORS)
@@ -15,7 +15,9 @@ router = APIRouter(tags=["exports"], responses=ERRORS)
 Written = Annotated[Format, Query(alias="format")]
 
 
-@router.get("/api/v1/comparisons/{comparison}/export")
+@router.get(
+    "/api/v1/comparisons/{comparison}/export", response_class=Response, responses=described_file(*MEDIA_TYPES)
+)
 @router.get("/c/{comparison}/export", include_in_schema=False)
 def write_out(
     request: Request,

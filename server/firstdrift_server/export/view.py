@@ -34,6 +34,9 @@ _TYPES: Mapping[Format, str] = {
 }
 _MAPPING_TYPE = "application/yaml"
 
+MEDIA_TYPES = (*_TYPES.values(), _MAPPING_TYPE, "application/json")
+"""What may be answered."""
+
 
 def exported(
     request: Request, context: Context, comparison: int, written: Format, columns: Columns

@@ -28,7 +28,7 @@ from firstdrift.catalogue.matches.match_sets import (
 from firstdrift.matching.manual.edits import Edit, EditKind, checked
 from firstdrift.paths import encodable
 from firstdrift.wording.message import verbatim
-from firstdrift_server.answers import api_router
+from firstdrift_server.answers import api_router, described_file
 from firstdrift_server.context import Shared
 from firstdrift_server.match.sets import (
     Format,
@@ -223,7 +223,11 @@ def read_in(
     return _shown(match_set, context, HTTPStatus.CREATED)
 
 
-@router.get("/match-sets/{match_set}/export")
+@router.get(
+    "/match-sets/{match_set}/export",
+    response_class=Response,
+    responses=described_file("application/json", "application/yaml"),
+)
 def write_out(
     match_set: int,
     context: Shared,
