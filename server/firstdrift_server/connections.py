@@ -3,7 +3,8 @@
 connected ─▶ head of a request ─▶ body ─▶ answer ─▶ head of the next request ─▶ ...
               in HEAD_SECONDS      so many bytes each BODY_SECONDS
 
-Of those that wait for a head, the ones that have waited longest are closed when there are too many.
+Of those that wait for a head, the ones that have waited longest are closed when there are too many. Whoever
+takes nothing of an answer for TAKE_SECONDS is cut off, and what waited for them is forgotten.
 """
 
 import asyncio
@@ -26,6 +27,12 @@ BODY_SECONDS: Final = 10.0
 LEAST_BYTES: Final = 2048
 """Of a body, at least so many bytes come in BODY_SECONDS, or the rest of it."""
 
+TAKE_SECONDS: Final = 60.0
+"""Of an answer that is being taken, at least LEAST_BYTES go out within that."""
+
+MOST_CONNECTIONS: Final = 2000
+"""So many connections there may be in all; beyond, new ones are closed at once."""
+
 MOST_WAITING: Final = 400
 """So many connections may wait for the head of a request, browsers' idle ones among them."""
 
@@ -42,23 +49,43 @@ class Connection(H11Protocol):
     waiting: dict["Connection", None]
     """Those that wait for the head of a request, in the order in which they began to."""
 
+    opened: set["Connection"]
+    """All there are."""
+
     _timer: asyncio.TimerHandle | None = None
+    _taking: asyncio.TimerHandle | None = None
     _received = 0
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Wait for the first request."""
+        """Wait for the first request, if there are not too many connections."""
         super().connection_made(transport)
+        if len(self.opened) >= MOST_CONNECTIONS:
+            transport.abort()
+            return
+        self.opened.add(self)
         self._wait_for_head()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Wait for nothing any more."""
+        self.opened.discard(self)
         self._stop_waiting()
+        self._stop_looking()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
         """Count what comes."""
         self._received += len(data)
         super().data_received(data)
+
+    def pause_writing(self) -> None:
+        """See whether anything is taken of what waits to be sent."""
+        super().pause_writing()
+        self._look_at_taking(None)
+
+    def resume_writing(self) -> None:
+        """Go on: nearly all of it was taken."""
+        self._stop_looking()
+        super().resume_writing()
 
     def handle_events(self) -> None:
         """See whether the head of a request is there; its body may follow."""
@@ -77,6 +104,18 @@ class Connection(H11Protocol):
         """Close the connection; what was answered still gets through."""
         self._stop_waiting()
         self.transport.close()
+
+    def _look_at_taking(self, before: int | None) -> None:
+        left = self.transport.get_write_buffer_size()
+        if before is not None and before - left < LEAST_BYTES:
+            self.transport.abort()
+        else:
+            self._taking = self.loop.call_later(TAKE_SECONDS, self._look_at_taking, left)
+
+    def _stop_looking(self) -> None:
+        if self._taking is not None:
+            self._taking.cancel()
+            self._taking = None
 
     def _wait_for_head(self) -> None:
         self._stop_waiting()
@@ -121,7 +160,7 @@ class Server(uvicorn.Server):
 def serve(app: ASGIApp, listener: "socket.socket") -> None:
     """Serve an application until the process is told to stop, which then ends within LEAVE_SECONDS."""
     allow_many_files()
-    connection = type("Connection", (Connection,), {"waiting": {}})
+    connection = type("Connection", (Connection,), {"waiting": {}, "opened": set()})
     # No access log: an address may hold the token, once, before it becomes a cookie. Else it logs as we do.
     config = uvicorn.Config(
         app,

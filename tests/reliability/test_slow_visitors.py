@@ -18,6 +18,9 @@ from working import wait_until
 from firstdrift_server.connections import MOST_WAITING, allow_many_files
 
 SLOW = 1200
+MOST = 20
+LARGE = 64 << 20
+TAKE_SECONDS = 1.0
 HEAD_SECONDS, BODY_SECONDS, LEAVE_SECONDS = 4.0, 4.0, 3.0
 PATIENCE = 30.0
 """Seconds in which each request is answered, also on a machine that does much else."""
@@ -26,6 +29,7 @@ IMPATIENT = f"""
 from firstdrift_server import connections
 connections.HEAD_SECONDS, connections.BODY_SECONDS = {HEAD_SECONDS}, {BODY_SECONDS}
 connections.ANSWERS_SECONDS, connections.LEAVE_SECONDS = 1, {LEAVE_SECONDS}
+connections.TAKE_SECONDS = {TAKE_SECONDS}
 """
 """What shortens the times for which a server waits, so that the tests need not wait as long."""
 
@@ -35,6 +39,7 @@ run()
 """
 
 STUCK = f"""{IMPATIENT}
+connections.MOST_CONNECTIONS = {MOST}
 import threading
 from starlette.applications import Starlette
 from starlette.responses import PlainTextResponse
@@ -49,7 +54,9 @@ leave_on_sigterm()
 def stuck(request):
     threading.Event().wait()
 
-routes = [Route("/stuck", stuck), Route("/", lambda request: PlainTextResponse("here"))]
+large = "x" * {LARGE}
+routes = [Route("/stuck", stuck), Route("/large", lambda request: PlainTextResponse(large))]
+routes.append(Route("/", lambda request: PlainTextResponse("here")))
 with listen(Settings(port=0)) as listener:
     print(listener.getsockname()[1], flush=True)
     serve(Starlette(routes=routes), listener)
@@ -143,19 +150,64 @@ def test_a_body_that_comes_steadily_may_take_longer(address: tuple[str, int]) ->
         assert one.recv(65536).startswith(b"HTTP/1.1 4")  # an answer, whatever it says
 
 
-def test_a_server_that_is_told_to_stop_ends_whatever_its_visitors_do(tmp_path: Path) -> None:
+@contextmanager
+def stuck_server(folder: Path) -> "Iterator[tuple[subprocess.Popen[str], tuple[str, int]]]":
     command = [sys.executable, "-c", STUCK]
     with subprocess.Popen(
-        command, stdout=subprocess.PIPE, text=True, env=dict(os.environ), cwd=tmp_path
+        command, stdout=subprocess.PIPE, text=True, env=dict(os.environ), cwd=folder
     ) as server:
         try:
             assert server.stdout is not None
-            here = ("127.0.0.1", int(server.stdout.readline()))
-            head = b"GET /stuck HTTP/1.1\r\nHost: localhost\r\n\r\n"
-            with connections(here, head, 3), connections(here, b"GET / HT", 3):
-                with urlopen(f"http://{here[0]}:{here[1]}/", timeout=PATIENCE) as answer:
-                    assert answer.read() == b"here"
-                server.send_signal(signal.SIGTERM)
-                server.wait(LEAVE_SECONDS + PATIENCE)
+            yield server, ("127.0.0.1", int(server.stdout.readline()))
         finally:
             server.kill()
+
+
+def test_there_are_only_so_many_connections(tmp_path: Path) -> None:
+    head = b"GET /stuck HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    with stuck_server(tmp_path) as (_, here), connections(here, head, MOST + 5) as made:
+        for one in made:
+            one.setblocking(False)
+        wait_until(lambda: sum(map(is_closed, made)) == 5, PATIENCE)
+        made[0].close()
+        wait_until(lambda: answered_at(here), PATIENCE)
+        assert sum(map(is_closed, made[1:])) == 5
+
+
+def answered_at(address: tuple[str, int]) -> bool:
+    try:
+        with urlopen(f"http://{address[0]}:{address[1]}/", timeout=PATIENCE) as answer:
+            return bool(answer.read() == b"here")
+    except OSError:  # the one that was closed is still counted
+        return False
+
+
+def test_whoever_takes_nothing_of_an_answer_is_cut_off_and_whoever_takes_it_slowly_is_not(
+    tmp_path: Path,
+) -> None:
+    head = b"GET /large HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
+    with stuck_server(tmp_path) as (_, here), connections(here, head, 2) as (idle, slow):
+        taken, until = 0, time.monotonic() + 4 * TAKE_SECONDS
+        while time.monotonic() < until:
+            taken += len(slow.recv(1 << 18))
+            time.sleep(TAKE_SECONDS / 10)
+        while piece := slow.recv(1 << 20):
+            taken += len(piece)
+        assert taken > LARGE, "all of it, and its head"
+        left = 0
+        try:
+            while piece := idle.recv(1 << 20):
+                left += len(piece)
+        except ConnectionError:
+            pass
+        assert left < LARGE, "what was not taken is not there any more"
+
+
+def test_a_server_that_is_told_to_stop_ends_whatever_its_visitors_do(tmp_path: Path) -> None:
+    with stuck_server(tmp_path) as (server, here):
+        head = b"GET /stuck HTTP/1.1\r\nHost: localhost\r\n\r\n"
+        with connections(here, head, 3), connections(here, b"GET / HT", 3):
+            with urlopen(f"http://{here[0]}:{here[1]}/", timeout=PATIENCE) as answer:
+                assert answer.read() == b"here"
+            server.send_signal(signal.SIGTERM)
+            server.wait(LEAVE_SECONDS + PATIENCE)
