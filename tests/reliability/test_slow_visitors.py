@@ -167,7 +167,7 @@ def test_there_are_only_so_many_connections(tmp_path: Path) -> None:
     head = b"GET /stuck HTTP/1.1\r\nHost: localhost\r\n\r\n"
     with stuck_server(tmp_path) as (_, here), connections(here, head, MOST + 5) as made:
         for one in made:
-            one.setblocking(False)
+            one.settimeout(0)
         wait_until(lambda: sum(map(is_closed, made)) == 5, PATIENCE)
         made[0].close()
         wait_until(lambda: answered_at(here), PATIENCE)
