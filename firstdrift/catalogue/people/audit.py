@@ -5,8 +5,8 @@
         enter(session, Deed(Act.DELETED, Who(Actor.MEMBER, "ann", 3), "192.0.2.7", comparison=7))
 
 An entry is written in the transaction of the change: both are there, or neither. It holds no secret, and
-stays when what it is about is gone. What is done again and again (`OFTEN`) is one entry for each hour, with
-how often it was.
+stays when what it is about is gone. What is done again and again (`OFTEN`), and whatever comes through a
+link, is one entry for each hour, with how often it was.
 """
 
 import getpass
@@ -154,17 +154,17 @@ def at_terminal() -> Who:
         return Who(Actor.TERMINAL, f"{os.getuid()}")
 
 
-def enter(session: Session, deed: Deed) -> None:
-    """Write an entry, in the transaction of the change."""
+def enter(session: Session, deed: Deed, times: int = 1) -> None:
+    """Write an entry of what was done so often, in the transaction of the change."""
     known = _completed(session, deed)
-    if known.act in OFTEN:
-        if _counted(session, known):
+    if known.act in OFTEN or known.who.actor is Actor.LINK:
+        if _counted(session, known, times):
             return
         if _is_crowded(session, known):
             known = replace(known, address="")
-            if _counted(session, known):
+            if _counted(session, known, times):
                 return
-    session.add(AuditEntry(**_columns(known)))
+    session.add(AuditEntry(**_columns(known), times=times))
 
 
 def entries(session: Session, sought: Sought, limit: int) -> tuple[Entered, ...]:
@@ -204,7 +204,7 @@ def _completed(session: Session, deed: Deed) -> Deed:
 _OWNERS: Mapping[str, type[MatchSetEntry] | type[JobEntry]] = {"match_set": MatchSetEntry, "job": JobEntry}
 
 
-def _counted(session: Session, deed: Deed) -> bool:
+def _counted(session: Session, deed: Deed, times: int) -> bool:
     """Count a deed where the same was done within the hour; tell whether it was."""
     recent = AuditEntry.at > Now(-HOUR.total_seconds())
     values = _columns(deed)
@@ -212,7 +212,7 @@ def _counted(session: Session, deed: Deed) -> bool:
     found = session.scalar(select(func.max(AuditEntry.id)).where(recent, *same))
     if found is None:
         return False
-    more = {"times": AuditEntry.times + 1, "until": Now()}
+    more = {"times": AuditEntry.times + times, "until": Now()}
     session.execute(update(AuditEntry).where(AuditEntry.id == found).values(more))
     return True
 

@@ -181,6 +181,18 @@ def test_what_is_done_again_and_again_is_counted_hour_by_hour(engine: Engine) ->
     assert [entry.act for entry in listed(engine)][:2] == ["deleted", "deleted"], "each by itself"
 
 
+def test_whoever_came_through_a_link_does_not_fill_the_log_by_taking_back_and_forth(engine: Engine) -> None:
+    link = Who(Actor.LINK, "for Li", 4)
+    deleted, restored = (
+        Deed(act, link, "192.0.2.3", 1, "note", "7") for act in (Act.NOTE_DELETED, Act.NOTE_RESTORED)
+    )
+    keep(engine, *[deleted, restored] * 20)
+    assert [(entry.act, entry.times) for entry in listed(engine)] == [
+        ("note restored", 20),
+        ("note deleted", 20),
+    ]
+
+
 def test_strangers_cannot_fill_the_log_however_many_addresses_they_have(engine: Engine) -> None:
     keep(engine, *(Deed(Act.REFUSED, STRANGER, f"2001:db8::{number:x}") for number in range(MOST_ADDRESSES)))
     keep(engine, *(Deed(Act.REFUSED, STRANGER, f"2001:db8:1::{number:x}") for number in range(30)))
