@@ -23,6 +23,8 @@ from firstdrift.catalogue.engine import database_url, reading, writing
 from firstdrift.catalogue.jobs.queue import list_jobs
 from firstdrift.catalogue.matches.match_sets import list_match_sets
 from firstdrift.catalogue.migrate import FIRST, HEAD, upgrade
+from firstdrift.catalogue.people.audit import Act, Actor, Deed, Who, enter
+from firstdrift.catalogue.people.members import add_member
 from firstdrift.catalogue.sharing.links import active_links
 from firstdrift.catalogue.sharing.notes import notes_of
 from firstdrift_server.app import create_app
@@ -37,6 +39,7 @@ PAGES = (
         "c/1/s/0/graph",
         "c/1/s/0/unmatched",
         "board?c=1",
+        "audit",
         "api/v1/comparisons/1",
     ),
     "api/v1/comparisons/1/export?format=csv",
@@ -71,6 +74,10 @@ def filled(engine: Engine) -> dict[str, int]:
         if not session.scalar(text("SELECT count(*) FROM workers")):
             now = "INSERT INTO workers (name, version, started_at, seen_at) VALUES ('host:1', '0', 0, 0)"
             session.execute(text(now))
+    if "members" in tables.tables:
+        with writing(engine) as session:
+            add_member(session, "ann")
+            enter(session, Deed(Act.MEMBER_ADDED, Who(Actor.TERMINAL, "root"), kind="member", subject="ann"))
     return counts(engine)
 
 
