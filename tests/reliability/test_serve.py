@@ -2,8 +2,10 @@
 
 import os
 import signal
+import statistics
 import subprocess
 import sys
+import time
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,6 +14,9 @@ from typing import NamedTuple
 
 import psutil
 import pytest
+from clients import Client
+from running import running
+from soak import record, rounds
 from working import wait_until
 
 from firstdrift.wording.message import Message
@@ -170,3 +175,43 @@ def test_a_server_that_cannot_start_says_why_and_ends(tmp_path: Path) -> None:
     assert ended.returncode == 2
     assert ended.stderr.startswith("firstdrift: ")
     assert "Traceback" not in ended.stderr
+
+
+def test_a_server_is_ready_soon_and_small(tmp_path: Path) -> None:
+    """How long it takes depends on the machine: only what must hold anywhere is asserted."""
+    seconds: list[float] = []
+    for number in range(rounds(1, 9)):
+        (folder := tmp_path / str(number)).mkdir()
+        began = time.monotonic()
+        with running(folder, "serve", "--no-token") as server:
+            assert Client(server.url).data("GET", "/health") == {"ok": True}
+            seconds.append(time.monotonic() - began)
+            web, worker = web_and_worker(server.process.pid)
+            held = [one.memory_info().rss / MIB for one in (psutil.Process(server.process.pid), web, worker)]
+            own = sum(one.memory_full_info().uss for one in (web, worker)) / MIB
+    assert sum(held) < MOST_MEMORY
+    record(
+        "ready",
+        f"/health is answered {statistics.median(seconds):.2f} s after the start of serve, with other work "
+        f"(slowest of {len(seconds)}: {max(seconds):.2f} s); idle the web process holds {held[1]:.0f} MiB, "
+        f"the worker {held[2]:.0f}, {own:.0f} MiB of them their own",
+    )
+
+
+MIB = 1 << 20
+MOST_MEMORY = 500
+"""MiB of all three, pages that they share counted for each."""
+
+
+def web_and_worker(command: int) -> tuple[psutil.Process, psutil.Process]:
+    """Wait until both are there."""
+    process = psutil.Process(command)
+
+    def both() -> bool:
+        found = process.children()
+        return any(map(is_web, found)) and any(map(is_worker, found))
+
+    wait_until(both)
+    time.sleep(2.0)  # they have loaded what they need
+    (web,), (worker,) = (list(filter(which, process.children())) for which in (is_web, is_worker))
+    return web, worker
