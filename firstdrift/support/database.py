@@ -70,8 +70,8 @@ def _rows(session: Session) -> Iterator[tuple[str, int]]:
 def _bytes(session: Session, file: Path | None) -> dict[str, int]:
     if file is None:
         return {"database": session.scalar(text("SELECT pg_database_size(current_database())")) or 0}
-    ends = {"database": "", "log": "-wal", "shared": "-shm"}
-    parts = {what: file.with_name(f"{file.name}{end}") for what, end in ends.items()}
+    ends = ("", "-wal", "-shm")
+    parts = {f"database{end}": file.with_name(f"{file.name}{end}") for end in ends}
     return {what: part.stat().st_size for what, part in parts.items() if part.exists()}
 
 

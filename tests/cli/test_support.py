@@ -26,11 +26,11 @@ SECRETS = {
     "short": "sesame7",
 }
 NAMES = ("alice", "secret-model-13b", "lm_head.weight", "0.123456789", "quarterly")
-ERROR = f"/home/alice/secret-model-13b/dump.pt: lm_head.weight is 0.123456789 of {SECRETS['link']}"
+ERROR = f"/data/alice/secret-model-13b/dump.pt: lm_head.weight is 0.123456789 of {SECRETS['link']}"
 TRACEBACK = f"""Traceback (most recent call last):
-  File "/home/alice/venv/lib/python3.11/site-packages/firstdrift_worker/job.py", line 41, in _work_on
+  File "/data/alice/venv/lib/python3.11/site-packages/firstdrift_worker/job.py", line 41, in _work_on
     compare_dumps(work, comparison, measurer)
-  File "/home/alice/src/firstdrift/dumps/detect.py", line 99, in open_dump
+  File "/data/alice/src/firstdrift/dumps/detect.py", line 99, in open_dump
     raise DumpUnreadableError("quarterly")
 firstdrift.errors.DumpUnreadableError: {ERROR}
 postgresql+psycopg://me:{SECRETS["password"]}@database/firstdrift
@@ -65,10 +65,10 @@ def planted(tmp_path: Path) -> tuple[Path, Path]:
         session.execute(
             insert(JobEntry).values(
                 kind="index",
-                path="/home/alice/secret-model-13b",
+                path="/data/alice/secret-model-13b",
                 state=JobState.FAILED,
                 attempts=3,
-                error=Message.of("error.at", path="/home/alice", reason=Message.of("dumps.nothing_here")),
+                error=Message.of("error.at", path="/data/alice", reason=Message.of("dumps.nothing_here")),
                 traceback=TRACEBACK + f"token of alice: {SECRETS['member']}",
             )
         )
