@@ -21,6 +21,7 @@ HOUR = 3600.0
 JUMPS = (5 * HOUR, -5 * HOUR, 30 * HOUR, 0.0, -30 * HOUR, 1 * HOUR)
 HERE = Path(__file__).parent.parent
 TOKEN = "the token of this server"  # noqa: S105
+pytestmark = pytest.mark.timeout(rounds(600, 7200))
 
 
 class Clock:

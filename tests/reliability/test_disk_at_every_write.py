@@ -44,7 +44,7 @@ def catalogue(tmp_path_factory: pytest.TempPathFactory, dumps: list[Path]) -> Pa
 
 
 @pytest.mark.skipif(not can_mount(), reason="nobody here may mount a disk of their own")
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(rounds(600, 7200))
 @pytest.mark.parametrize("point", POINTS if rounds(0, 1) else USUAL)
 def test_each_thing_that_writes_is_whole_or_not_at_all(
     point: str, tmp_path: Path, dumps: list[Path], catalogue: Path

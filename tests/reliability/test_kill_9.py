@@ -128,7 +128,7 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory, unpacked: Callable[[st
     return Undisturbed((golden, target), folder, comparison_id, said, seconds)
 
 
-@pytest.mark.timeout(120 + 60 * ROUNDS)
+@pytest.mark.timeout(120 + 20 * KILLS * ROUNDS)
 @pytest.mark.parametrize("processes", [1, 2])
 def test_a_comparison_whose_worker_is_killed_again_and_again_comes_out_the_same(
     tmp_path: Path, undisturbed: Undisturbed, processes: int

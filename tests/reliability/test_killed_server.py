@@ -149,7 +149,7 @@ def kill(process: "subprocess.Popen[str]") -> str:
     return process.stderr.read()
 
 
-@pytest.mark.timeout(120 + 20 * KILLS)
+@pytest.mark.timeout(300 + 20 * KILLS)
 def test_what_a_killed_server_acknowledged_is_there(tmp_path: Path, unpacked: Callable[[str], Path]) -> None:
     dumps = unpacked("msit/llama4_golden_fp32"), unpacked("msit/llama4_perturb_L2_T3")
     data = tmp_path / "data"

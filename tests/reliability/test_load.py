@@ -163,7 +163,7 @@ def dumps(tmp_path: Path) -> tuple[str, str, str]:
     return (str(tmp_path / "golden"), str(tmp_path / "target"), str(tmp_path / "another"))
 
 
-@pytest.mark.timeout(600 + 10 * SECONDS)
+@pytest.mark.timeout(rounds(600, 7200))
 def test_pages_stay_fast_under_load(
     tmp_path: Path, unpacked: Callable[[str], Path], dumps: tuple[str, str, str]
 ) -> None:

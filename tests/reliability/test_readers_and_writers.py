@@ -96,6 +96,7 @@ def test_nobody_is_told_that_the_database_is_locked(
 ROLES = ("server", "server", "worker", "worker", "worker", "worker")
 
 
+@pytest.mark.timeout(rounds(600, 7200))
 def test_servers_and_workers_share_a_database_without_an_error(
     engine: Engine, address: str, tmp_path: Path
 ) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
 from clients import Client
 from databases import new_postgresql_database
 from running import running
@@ -20,6 +21,7 @@ PAIRS = (
     ("msit/llama12_golden_fp32", "msit/llama12_bf16_bad_L7_T2"),
 )
 TIMES = rounds(1, 3)
+pytestmark = pytest.mark.timeout(rounds(600, 7200))
 
 
 def one_line(said: dict[str, Any]) -> str:

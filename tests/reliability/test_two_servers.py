@@ -22,6 +22,7 @@ WRITES = rounds(20, 1000)
 KILLS = rounds(2, 20)
 NOTES = "/api/v1/comparisons/1/slices/0/rows/1/notes"
 TOKEN = "the token of these two servers"  # noqa: S105
+pytestmark = pytest.mark.timeout(rounds(600, 7200))
 
 
 @pytest.fixture

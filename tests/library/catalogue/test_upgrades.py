@@ -12,7 +12,7 @@ from alembic.script import ScriptDirectory
 from databases import new_postgresql_database
 from fastapi.testclient import TestClient
 from first_release import first_release
-from soak import record
+from soak import record, rounds
 from sqlalchemy import Engine, MetaData, func, select, text
 
 from firstdrift.catalogue.comparisons.records import get_comparison
@@ -31,6 +31,7 @@ from firstdrift_server.app import create_app
 from firstdrift_server.settings import settings_from
 
 KINDS = ("sqlite", "postgresql")
+pytestmark = pytest.mark.timeout(rounds(600, 7200))
 PAGES = (
     *("", "c/1", "c/2", "c/1/rules", "c/1/share", "c/1/s/0/tree", "c/1/s/0/n/1", "c/1/s/0/match", "dumps"),
     *(
