@@ -129,7 +129,7 @@ PROMISES: dict[str, Promise] = {
     "nan": Promise(
         "NaN and infinity arrive on pages, in JSON and in spreadsheets",
         "all exports, read back",
-        ("server/test_nan_in_exports.py",),
+        ("server/test_odd_exports.py",),
     ),
     "upgrades": Promise(
         "Upgrades keep what is there",
@@ -167,7 +167,7 @@ PROMISES: dict[str, Promise] = {
     "exports": Promise(
         "Exports are safe in a spreadsheet",
         "30 payloads as names: no formula, every name readable",
-        ("server/test_payloads_in_exports.py",),
+        ("server/test_odd_exports.py",),
     ),
     "audit": Promise(
         "Who changed what can be read",

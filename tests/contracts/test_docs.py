@@ -5,6 +5,7 @@ from typing import Any
 
 import click
 import pytest
+from soak import record
 
 from firstdrift.cli import main
 
@@ -33,7 +34,10 @@ def commands_of(page: Path) -> list[tuple[str, str]]:
 
 @pytest.mark.parametrize(("found_on", "least"), [(links_of, 20), (targets_of, 5), (commands_of, 20)])
 def test_the_pages_name_what_is_looked_for(found_on: Callable[[Path], Collection[Any]], least: int) -> None:
-    assert sum(len(found_on(page)) for page in PAGES) >= least
+    found = sum(len(found_on(page)) for page in PAGES)
+    assert found >= least
+    what = {links_of: "links to files", targets_of: "targets of make", commands_of: "commands"}[found_on]
+    record("docs", f"{found} {what} on {len(PAGES)} pages, each of which is there")
 
 
 @page

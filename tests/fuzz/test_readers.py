@@ -44,7 +44,7 @@ def seeds(tmp_path_factory: pytest.TempPathFactory, unpacked: Callable[[str], Pa
 
 
 def count_of(kind: str) -> int:
-    return rounds(10, 4400) if kind.startswith(FAST) else rounds(4, 1700)
+    return rounds(10, 5200) if kind.startswith(FAST) else rounds(4, 1000)
 
 
 def tried(asked: list[tuple[str, int, int]], seeds: Path, folder: Path) -> list[Tally]:

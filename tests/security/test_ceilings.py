@@ -20,6 +20,7 @@ import pytest
 import torch
 from library.dumps.atb_samples import container
 from messages import gaps_of, like, says
+from soak import record
 
 from firstdrift.comparison.compare import compare
 from firstdrift.dumps.atb.run import read_statistics
@@ -76,6 +77,7 @@ def refused(answer: Answer, *ids: str, memory: int) -> None:
     assert says(answer.said, *ids), answer.said
     assert answer.memory < memory
     assert answer.seconds < 100
+    record("bombs", f"`{ids[0]}` in {answer.seconds:.1f} s with its process, {answer.memory} MiB")
 
 
 def test_json_files_that_hold_nothing_for_gigabytes(tmp_path: Path) -> None:
