@@ -27,6 +27,24 @@ HOSTILE = [
     "=HYPERLINK(1)",
     "../../etc/passwd",
     "\u00e9\u4e2d\u6587\U0001f600",
+    "<iframe srcdoc='<script>parent.PWN=1</script>'>",
+    "<a href=javascript:window.PWN=1>x</a>",
+    "<body onload=window.PWN=1>",
+    "<math><mtext></style><img src onerror=window.PWN=1>",
+    "<svg><animate onbegin=window.PWN=1 attributeName=x dur=1s>",
+    "<details open ontoggle=window.PWN=1>",
+    "<input autofocus onfocus=window.PWN=1>",
+    "</title><script>window.PWN=1</script>",
+    "</textarea><script>window.PWN=1</script>",
+    "</style><script>window.PWN=1</script>",
+    "{% raw %}{{ self.__init__ }}{% endraw %}",
+    "\\u003cscript\\u003ewindow.PWN=1",
+    "data:text/html,<script>window.PWN=1</script>",
+    "x' onmouseover='window.PWN=1",
+    'x" style="animation:x" onanimationstart="window.PWN=1',
+    "__proto__",
+    "constructor.prototype.PWN",
+    "<object data=javascript:window.PWN=1>",
 ]
 
 
@@ -54,6 +72,15 @@ def write_hostile_dumps(root: Path) -> None:
     for place, name in enumerate(HOSTILE):
         printable = name.replace("/", "_").replace("\0", "0").encode("utf-8", "replace").decode()[:60]
         (root / "hostile" / f"{place} {printable}").mkdir(exist_ok=True)
+
+
+def write_hostile_rollout(file: Path) -> None:
+    """Write log-probabilities of sequences whose ids are hostile."""
+    lines = [
+        {"uid": name, "sample_index": at, "responses": [1, 2], "rollout_log_probs": [-1.0, -2.0 - at]}
+        for at, name in enumerate(HOSTILE)
+    ]
+    file.write_text("\n".join(map(json.dumps, lines)))
 
 
 def _entries(scale: float, side: str) -> list[tuple[str, dict[str, Any]]]:

@@ -46,7 +46,7 @@ HEADERS: Sequence[Mapping[str, str | bytes]] = (
     ),
 )
 FORM = "application/x-www-form-urlencoded"
-REQUESTS = rounds(1500, 20_000)
+REQUESTS = rounds(1500, 8000)
 SEED = 20240229
 
 NUMBERS = ("0", "1", "2", "3", "4")
