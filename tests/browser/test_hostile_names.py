@@ -69,9 +69,9 @@ def said_everywhere(api: APIRequestContext, comparison: int) -> str:
 
 def pages_of(api: APIRequestContext, comparison: int, dumps: Path) -> Iterator[str]:
     """Give the addresses of all kinds of pages on which names of a comparison stand."""
-    golden = dumps / "hostile" / "golden"
+    target = dumps / "hostile" / "target"
     yield from ("/", "/help", f"/board?comparison={comparison}&comparison=1", "/new", "/dumps", "/audit")
-    yield from (f"/new?from_golden={quote(str(dumps / 'hostile'))}", f"/dumps?path={quote(str(golden))}")
+    yield from (f"/new?from_golden={quote(str(dumps / 'hostile'))}", f"/dumps?path={quote(str(target))}")
     yield from (f"/c/{comparison}{page}" for page in ("", "/share", "/rules"))
     place = f"/c/{comparison}/s/0"
     yield from (
@@ -79,8 +79,8 @@ def pages_of(api: APIRequestContext, comparison: int, dumps: Path) -> Iterator[s
     )
     rows = api.get(f"/api/v1/comparisons/{comparison}/slices/0/rows?unfold=all&count=1000").json()["rows"]
     yield from (f"{place}/n/{row['row']}" for row in rows[:: rounds(40, 1)])
-    api.post("/api/v1/dumps", data={"path": str(golden)})
-    dump = api.get(f"/api/v1/dumps?path={quote(str(golden))}").json().get("id", 1)
+    api.post("/api/v1/dumps", data={"path": str(target)})
+    dump = api.get(f"/api/v1/dumps?path={quote(str(target))}").json().get("id", 1)
     yield from (
         f"/dumps/{dump}",
         f"/dumps/{dump}/overflow",
