@@ -226,7 +226,8 @@ def _read(path: Path) -> Any:  # noqa: ANN401
         if any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(text, Loader=loader)):
             raise SettingsError(Message.of("comparison.postprocess.aliases"), path=path)
         return yaml.load(text, Loader=loader)  # noqa: S506 (a safe loader, in C where there is one)
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
+    # Of a value that is not what its tag says, PyYAML raises whatever it comes across.
+    except (yaml.YAMLError, ValueError, RecursionError, AttributeError, LookupError, TypeError) as error:
         mark = getattr(error, "problem_mark", None)
         if mark is None:
             raise SettingsError(Message.of("comparison.postprocess.no_yaml"), path=path) from error

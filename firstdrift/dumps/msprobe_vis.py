@@ -15,7 +15,6 @@ The bytes of a database are read once and opened in memory: nothing in it writes
 give is counted.
 """
 
-import json
 import re
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping
@@ -33,7 +32,7 @@ from firstdrift.dumps.nodes import call_node, with_distinct_keys
 from firstdrift.dumps.reader import FilesReader, several_at
 from firstdrift.dumps.storage.bounds import Bounds
 from firstdrift.dumps.storage.folders import beginning_of, printable, read_whole
-from firstdrift.dumps.storage.json_file import read_json
+from firstdrift.dumps.storage.json_file import parse_json, read_json
 from firstdrift.errors import DumpUnreadableError
 from firstdrift.groups import known, positions
 from firstdrift.model.names import NameParts, parse_name
@@ -157,7 +156,8 @@ def _query(file: Path, query: str, given: tuple[object, ...]) -> list[tuple[Any,
             if any(hidden for *_, hidden in database.execute("PRAGMA table_xinfo(tb_nodes)")):
                 raise DumpUnreadableError(Message.of("dumps.msprobe_vis.no_table"), path=file)
             return list(_bounded(database.execute(query, given), len(content), file))
-    except (sqlite3.Error, MemoryError, OverflowError) as exc:
+    # What is wrong with the schema is said in bytes of the file, which need not be text.
+    except (sqlite3.Error, MemoryError, OverflowError, UnicodeDecodeError) as exc:
         damaged = Message.of("dumps.msprobe_vis.damaged", error=str(exc))
         raise DumpUnreadableError(damaged, path=file) from exc
 
@@ -190,7 +190,7 @@ def _node(
 
 def _values(text: object) -> Mapping[str, Any]:
     try:
-        value = json.loads(text) if isinstance(text, str) and text else {}
+        value = parse_json(text).value if isinstance(text, str) and text else {}
     except (ValueError, RecursionError):
         return {"": {"type": "damaged"}}
     return value if isinstance(value, dict) else {}

@@ -125,7 +125,7 @@ def read(kind: str, seed: Path, top: Path, change: Change, number: int) -> None:
     elif kind == "archive":
         read_archive(file, top.with_name("unpacked"))
     else:
-        read_dump(next(top.iterdir()) if kind == "polygraphy" else top, seed, number)
+        read_dump(top / "golden.json" if kind == "polygraphy" else top, seed, number)
 
 
 def read_container(file: Path) -> None:

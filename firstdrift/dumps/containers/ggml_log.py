@@ -45,6 +45,7 @@ _ROW: Final = re.compile(rb"\[(?P<row>[^\[\]\n]*)\]")
 _SOURCE: Final = re.compile(rb"(?P<name>[^{}]*)\{(?P<sizes>[0-9, ]{1,90})\}")
 
 _PLACE: Final = re.compile(r"([0-9]{1,15}):([0-9]{1,15})", re.ASCII)
+_SIZE: Final = re.compile(rb"[0-9]{1,19}")
 _DTYPES: Final = {
     "f32": "float32",
     "f16": "float16",
@@ -203,7 +204,7 @@ def _printed(header: re.Match[bytes], end: int) -> Printed:
 
 def _shape(sizes: bytes) -> tuple[int, ...]:
     """Return dimensions, the slowest first, without those of size 1 in front of the last."""
-    numbers = [int(size) for size in sizes.split(b",") if size.strip()][::-1]
+    numbers = list(map(int, _SIZE.findall(sizes)))[::-1]
     while len(numbers) > 1 and numbers[0] == 1:
         del numbers[0]
     return tuple(numbers) if math.prod(numbers) <= LARGEST_NUMBER else (0,)
