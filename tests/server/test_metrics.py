@@ -103,20 +103,20 @@ def _ago(seconds: float) -> object:
 
 def test_it_is_cheap_however_many_jobs_there_were(alone: TestClient) -> None:
     engine = alone.app.state.context.engine  # type: ignore[attr-defined]
-    states = (JobState.DONE, JobState.DONE, JobState.DONE, JobState.CANCELLED, JobState.FAILED)
-    rows = [{"kind": "compare", "state": states[at % 5]} for at in range(JOBS)]
+    states = (*[JobState.DONE] * 18, JobState.CANCELLED, JobState.FAILED)
+    rows = [{"kind": "compare", "state": states[at % 20]} for at in range(JOBS)]
     with writing(engine) as session:
         session.execute(insert(JobEntry), rows)
     figures(alone)
     took = []
     for _ in range(20):
-        began = time.thread_time(), time.perf_counter()
+        began = time.process_time()
         found = figures(alone)
-        took.append(time.perf_counter() - began[1])
-    assert value(found, "firstdrift_jobs", kind="compare", state="failed") == JOBS / 5
-    # The fastest of them: what else the machine does makes the others slower.
+        took.append(time.process_time() - began)
+    assert value(found, "firstdrift_jobs", kind="compare", state="failed") == JOBS / 20
+    # Of the processor, not by the clock, and the best of them: others use the machine, too.
     assert min(took) < MOST_SECONDS, took
-    record("visitors", f"/metrics with {JOBS:,} jobs: {1000 * min(took):.0f} ms")
+    record("visitors", f"/metrics with {JOBS:,} jobs: {1000 * min(took):.0f} ms of the processor")
 
 
 def test_it_says_that_the_database_is_away_and_what_it_knows_without(
