@@ -42,7 +42,10 @@ from firstdrift.dumps.storage.json_file import read_json
 from firstdrift.errors import FirstdriftError
 from firstdrift.model.tensor import DataLocation
 do, file, entry = sys.argv[1], Path(sys.argv[2]), sys.argv[3]
-before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+def peak():  # what getrusage says is at first the peak of the process that began this one
+    said = Path("/proc/self/status").read_text()
+    return int(said.partition("VmHWM:")[2].split()[0])
+before = peak()
 try:
     if do == "json":
         read_json(file)
@@ -52,7 +55,7 @@ try:
         print([header.problem for header in read_headers(file, file.suffix[1:])][:1])
 except FirstdriftError as error:
     print(error)
-print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) >> 10)
+print((peak() - before) >> 10)
 """
 
 
