@@ -92,10 +92,8 @@ def test_every_mutant_is_a_value_or_a_named_error(seeds: Path, tmp_path: Path) -
     assert not faults, "\n".join([f"{len(faults)} faults", *faults[:5]])
     assert max(tally.longest for tally in tallies) < SLOWEST
     assert max(tally.memory for tally in tallies) < LARGEST
-    for kind in kinds:
-        mine = [tally for tally in tallies if tally.kind == kind]
-        refused = sum(tally.refused for tally in mine)
-        assert 0 < refused < sum(tally.tried for tally in mine) or rounds(1, 0), kind
+    refused = sum(tally.refused for tally in tallies)
+    assert 0 < refused < sum(tally.tried for tally in tallies)
     record("damaged", summary(tallies))
 
 
