@@ -73,9 +73,9 @@ def _inner(title: str, value: object) -> str:
     return f"  {_title(title):<11} {value}"
 
 
-def _listed(found: Sequence[Any], line: Callable[..., str]) -> list[str]:
-    """Write a line for each of the first few, and how many more there are."""
-    more = [f"  ... and {len(found) - _SHOWN} more"] if len(found) > _SHOWN else []
+def _listed(found: Sequence[Any], line: Callable[..., str], *, is_cut: bool = False) -> list[str]:
+    """Write a line for each of the first few, and how many more there are; `is_cut` if not all are known."""
+    more = [f"  ... and {'at least ' * is_cut}{len(found) - _SHOWN} more"] if len(found) > _SHOWN else []
     return list(map(line, found[:_SHOWN])) + more
 
 
@@ -196,7 +196,10 @@ _METRICS: Final = {
 
 def _metrics(values: Mapping[str, float | int | None]) -> str:
     known = ((name, values.get(metric)) for metric, name in _METRICS.items())
-    return ", ".join(f"{name} {number(float(value))}" for name, value in known if value is not None)
+    digits = {"cosine_similarity": ".6g"}  # which is nearly one of what differs by a percent
+    return ", ".join(
+        f"{name} {number(float(value), digits.get(name, ''))}" for name, value in known if value is not None
+    )
 
 
 def _other_lines(findings: Findings) -> list[str]:
@@ -205,7 +208,7 @@ def _other_lines(findings: Findings) -> list[str]:
         *([_row("ties", text_of(findings.ties))] if findings.ties else []),
         *_listed(findings.input_differs, _input_line),
         *map(_suspect_line, findings.suspects),
-        *_listed(findings.overflow, _overflow_line),
+        *_listed(findings.overflow, _overflow_line, is_cut=findings.overflow_is_cut),
     ]
 
 

@@ -6,12 +6,14 @@
 | a weight that is not finite                 | weight of the target contains NaN               |
 | values that follow from golden by a pattern | weight = -golden; only index 3 of 8 differs     |
 | operators that one run alone calls inside   | only the target run calls mul and add in mlp    |
+| no such, and all that runs inside matches   | every node compared inside it matches, up to …  |
 
 What the first sentence says already, such as an argument that differs, is not said again.
 """
 
 import math
 from collections.abc import Iterator, Sequence
+from operator import attrgetter
 from typing import Final
 
 from msgspec.structs import replace
@@ -29,7 +31,7 @@ from firstdrift.wording.phrases import side_named
 _SHOWN: Final = 6
 """More operators than this that one run alone calls inside a node are another implementation of it."""
 
-_PLACE: Final = {"cause.other_operator": 0, "cause.calls": 2}
+_PLACE: Final = {"cause.other_operator": 0, "cause.calls": 2, "cause.after_inside": 2}
 """Where a sign stands among the others, which stand between."""
 
 
@@ -37,7 +39,8 @@ def signs_of_row(evidence: Evidence, row: TreeRow, judged: RowJudgement) -> Reas
     """Say of a row at which an error begins what its operators and its weights tell of the cause."""
     match judged.node_class:
         case NodeClass.SOURCE:
-            return (*_other_operator(row), *_called_inside(evidence.rows, row))
+            called = tuple(_called_inside(evidence.rows, row))
+            return (*_other_operator(row), *(called or _after_inside(evidence, row, judged)))
         case NodeClass.NON_FINITE:
             return tuple(_non_finite_weights(evidence, row))
     return ()
@@ -108,6 +111,16 @@ def _called_inside(rows: Sequence[TreeRow], row: TreeRow) -> Iterator[Message]:
         called = dict.fromkeys(operator_family(one.type_name) for one in alone if one.side == side)
         if called:
             yield Message.of("cause.calls", side=side_named(side), operators=tuple(called), node=row.label)
+
+
+def _after_inside(evidence: Evidence, row: TreeRow, judged: RowJudgement) -> Iterator[Message]:
+    """Say after which of the nodes inside a node it goes wrong, where all that were compared match."""
+    rows, errors = evidence.rows[row.index + 1 : row.last + 1], evidence.errors
+    inside = [one for one in rows if one.direction is row.direction and errors[one.index].output is not None]
+    worst = max((errors[one.index].output or 0.0 for one in inside), default=math.inf)
+    if worst * evidence.limits.factor < (judged.output_error or 0.0):
+        last = max(inside, key=attrgetter("order"))
+        yield Message.of("cause.after_inside", last=last.label)
 
 
 def _alone_inside(rows: Sequence[TreeRow], row: TreeRow) -> list[TreeRow]:

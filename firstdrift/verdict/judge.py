@@ -5,7 +5,7 @@ Evidence ─▶ Classification ─▶ verdicts of pairs ─▶ verdicts of rows 
 
 import math
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from msgspec.structs import replace
 
@@ -25,6 +25,7 @@ from firstdrift.verdict.judgement import (
     ORIGINS,
     OWN_RULES,
     Counts,
+    NodeClass,
     PairJudgement,
     RowJudgement,
     SliceJudgement,
@@ -37,6 +38,7 @@ from firstdrift.verdict.movable_thresholds import Thresholds
 from firstdrift.verdict.overflow import find_overflow
 from firstdrift.verdict.pair_error import PairError
 from firstdrift.verdict.pair_verdicts import judge_pairs
+from firstdrift.verdict.row_errors import fingerprint
 from firstdrift.verdict.row_verdicts import classes, judge_rows, shown_of, with_roll_ups
 from firstdrift.verdict.slice_findings import finding_of_pair, finding_of_row, worst_finding
 from firstdrift.verdict.systematic_findings import beside, systematic_differences
@@ -149,11 +151,28 @@ def _by_own_rules(
         judgement,
         origins=tuple(
             finding_of_row(evidence, row, judged[row.index], classified[row.index])
-            for row in beside(evidence, classification, felt)
+            for row in beside(evidence, classification, list(_each_weight_once(evidence, judged, felt)))
         ),
         weak_origins=tuple(finding_of_row(evidence, row, judged[row.index]) for row in weak),
         systematic=systematic_differences(evidence),
     )
+
+
+def _each_weight_once(
+    evidence: Evidence, judged: Sequence[RowJudgement], rows: Iterable[TreeRow]
+) -> Iterator[TreeRow]:
+    """Leave out rows that take a weight which an earlier one took: a tied head, the optimizer."""
+    taken = set()
+    for row in rows:
+        said = judged[row.index]
+        if said.node_class is NodeClass.WEIGHTS_DIFFER and said.worst_pair is not None:
+            pair = evidence.plan.pairs[said.worst_pair]
+            weight = fingerprint(pair.golden, pair.target)
+            is_known = pair.golden.statistics is not None or pair.golden.digest is not None
+            if is_known and weight in taken:
+                continue
+            taken.add(weight)
+        yield row
 
 
 def _by_rules_of_tool(judgement: SliceJudgement, evidence: Evidence) -> SliceJudgement:

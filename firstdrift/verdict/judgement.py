@@ -6,9 +6,10 @@ Everything here follows from a plan and its measurements, so that it can be said
 rules without reading a tensor.
 """
 
+from collections import Counter
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from msgspec import Struct
 
@@ -243,6 +244,10 @@ class SystematicDifference(Struct, frozen=True):
     is_fault: bool
 
 
+MOST_OVERFLOW: Final = 1000
+"""So many nodes with non-finite values are listed of a slice: nearly all have some after the first."""
+
+
 class Overflow(Struct, frozen=True):
     """A node with non-finite values, by msprobe's levels.
 
@@ -429,6 +434,11 @@ class Findings(Struct, frozen=True):
     coverage: Coverage | None = None
     not_judged: NotJudged | None = None
     ties: Message | None = None
+
+    @property
+    def overflow_is_cut(self) -> bool:
+        """Whether a slice has more nodes with non-finite values than are listed."""
+        return MOST_OVERFLOW in Counter(one.coordinates for one in self.overflow).values()
 
     @property
     def has_fault(self) -> bool:

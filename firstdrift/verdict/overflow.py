@@ -13,23 +13,21 @@ from collections.abc import Sequence
 
 from firstdrift.model.slice import Coordinates
 from firstdrift.model.tensor import Role
-from firstdrift.verdict.judgement import Overflow
+from firstdrift.verdict.judgement import MOST_OVERFLOW, Overflow
 from firstdrift.verdict.row_errors import RowErrors
 from firstdrift.verdict.tree import TreeRow
 from firstdrift.wording.message import Message
 from firstdrift.wording.phrases import roles_named
 
-_SHOWN = 100
-
 
 def find_overflow(
     rows: Sequence[TreeRow], errors: Sequence[RowErrors], coordinates: Coordinates
 ) -> tuple[Overflow, ...]:
-    """List the first hundred nodes with non-finite values on one side only, of rows in that order."""
+    """List the first nodes with non-finite values on one side only, of rows in that order."""
     found = [row for row in rows if errors[row.index].non_finite]
     return tuple(
         Overflow(coordinates, (row.target or row.golden)[0], *_level(errors[row.index].non_finite))
-        for row in found[:_SHOWN]
+        for row in found[:MOST_OVERFLOW]
     )
 
 

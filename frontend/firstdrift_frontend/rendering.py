@@ -26,6 +26,7 @@ from firstdrift_frontend import TEMPLATES, assets, numbers
 from firstdrift_frontend.languages import LANGUAGES, SOURCE, load_language
 from firstdrift_frontend.metric_names import METRICS
 from firstdrift_frontend.shades import size_of
+from firstdrift_frontend.shown_classes import shown_class
 
 
 def render(template: str, language: str = SOURCE, **context: object) -> str:
@@ -123,6 +124,7 @@ def _environment(language: str, *, spells: bool = False) -> Environment:
         "static": f"/static/{assets.build()}",
         "modules": assets.modules,
         "metrics": METRICS,
+        "shown_class": shown_class,
         "plotly": f"/static/{assets.plotly_build()}/plotly.min.js",
     }
     return environment

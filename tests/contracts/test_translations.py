@@ -19,12 +19,14 @@ from firstdrift.matching.plan import Origin
 from firstdrift.metrics.closeup.hint import HintKind
 from firstdrift.model.node import Direction, NodeKind
 from firstdrift.model.tensor import Role
+from firstdrift.verdict.classes import ALL_CLASS_RULES
 from firstdrift.verdict.judgement import NodeClass, Verdict
 from firstdrift.verdict.movable_thresholds import ABOUT
 from firstdrift.wording import text as wording
 from firstdrift_frontend import STATIC
 from firstdrift_frontend.languages import LANGUAGES, LOCALE, SOURCE
 from firstdrift_frontend.metric_names import METRICS
+from firstdrift_frontend.shown_classes import BY_RULE, SHOWN_ALONE
 
 PROJECT = Path(__file__).resolve().parents[2]
 GAP = re.compile(r"\{\w+\}|%\(\w+\)[sd]")
@@ -97,7 +99,8 @@ def test_each_text_of_a_script_is_said_where_it_can_be_collected(collected: Cata
     ("room", "words"),
     [
         ("verdict", Verdict),
-        ("node_class", NodeClass),
+        ("node_class", (*NodeClass, *SHOWN_ALONE)),
+        ("node_class_meaning", SHOWN_ALONE),
         ("kind", NodeKind),
         ("direction", Direction),
         ("role", Role),
@@ -125,3 +128,7 @@ def test_every_message_is_there_in_every_language_with_the_same_gaps(language: s
     source, other = wording.texts(wording.SOURCE), wording.texts(language)
     assert source.keys() ^ other.keys() == set()
     assert [name for name, text in source.items() if _fields(text) != _fields(other[name])] == []
+
+
+def test_what_is_shown_in_place_of_a_class_goes_by_rules_that_there_are() -> None:
+    assert set(BY_RULE) <= {rule.name for rule in ALL_CLASS_RULES}

@@ -52,8 +52,8 @@ def test_it_opens_at_the_first_bad_node_with_what_lies_beside_it(client: TestCli
     assert [layer["row"] for layer in found["layers"]] == [None, *around]
     inner = {row["row"] for row in known.values() if row["parent"] in {None, *around}}
     assert boxes(found).keys() == inner
-    assert boxes(found)[around[-1]]["is_around"], "the error begins inside it"
-    assert not boxes(found)[found["row"]]["is_around"]
+    assert boxes(found)[around[-1]]["class_shown"] == "begins inside"
+    assert boxes(found)[found["row"]]["class_shown"] == boxes(found)[found["row"]]["node_class"]
 
 
 @pytest.mark.parametrize("comparison", [1, 2])

@@ -77,8 +77,9 @@ def experts_in_order(golden: Slice, target: Slice) -> ExpertsInOrder:
 def _said(how: str, moved: Sequence[Moved]) -> Iterator[Message]:
     if moved:
         first = moved[0]
-        numbers = tuple(map(str, first.order[:NAMED_EXPERTS]))
-        order = numbers if len(first.order) <= NAMED_EXPERTS else (*numbers, "…")
+        # As causes say it: which golden one each of the target's is.
+        held = [first.order.index(number) for number in range(len(first.order))]
+        order = (*map(str, held[:NAMED_EXPERTS]), *("…",) * (len(held) > NAMED_EXPERTS))
         yield Message.of(f"matching.note.{how}", blocks=len(moved), first=first.target, order=order)
 
 

@@ -23,15 +23,13 @@ from firstdrift.verdict.graph import Edge, Place
 from firstdrift.verdict.judgement import ORIGINS, NodeClass
 from firstdrift.wording.message import Message
 from firstdrift_frontend import numbers
+from firstdrift_frontend.shown_classes import shown_class
 from firstdrift_server.context import Context
 from firstdrift_server.parts.tree_row import UNMATCHED
 from firstdrift_server.tree.visible import first_of_interest
 
 PIECE = 64
 """So many boxes of a module are sent, and laid out, at a time."""
-
-INSIDE = "class.inside"
-"""The rule by which a module is bad because of what lies in it."""
 
 LEVELS = 4
 """An error above its limit is as many levels above it as it has powers of ten more, up to so many."""
@@ -45,7 +43,7 @@ class BoxView(Struct, frozen=True, kw_only=True):
         sides: which runs have it.
         holds: how many rows lie directly in it.
         own: something can be said of it by itself, and not just of what lies in it.
-        is_around: the error begins inside it.
+        class_shown: the class that people read: of one that is propagated, how the error came to it.
         said: what its verdict looks like: its own, or the worst of what lies in it; "nothing" without either.
         shown: its errors as they are read: `input`, `parameter`, `output`.
         level: how far its output error is above the limit, in powers of ten: 0 is within it, -1 says that
@@ -64,7 +62,7 @@ class BoxView(Struct, frozen=True, kw_only=True):
     own: bool
     verdict: str
     node_class: NodeClass
-    is_around: bool
+    class_shown: str
     said: str
     input_error: float | None
     parameter_error: float | None
@@ -198,7 +196,7 @@ class Graph:
             name=(tree.target or tree.golden)[0],
             sides=[side for side in ("golden", "target") if getattr(tree, side)],
             holds=holds,
-            is_around=judged.rule == INSIDE,
+            class_shown=shown_class(judged.node_class, judged.rule),
             own=own,
             verdict=verdict,
             said=verdict if own or row.match is None else str(below.worst) if holds else "nothing",

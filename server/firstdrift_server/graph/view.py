@@ -13,6 +13,7 @@ from firstdrift.errors import SettingsError
 from firstdrift.verdict.graph import Place
 from firstdrift.verdict.limit import limit_of_nodes
 from firstdrift.wording.message import Message
+from firstdrift_frontend.shown_classes import SHOWN_ALONE
 from firstdrift_server.context import Context
 from firstdrift_server.graph.layers import PIECE, Graph, LayerView, Piece
 from firstdrift_server.parts.addresses import comparison_address, graph_address, tree_address
@@ -175,7 +176,7 @@ def graph_view(session: Session, context: Context, page: GraphPage) -> GraphView
         is_cut=is_cut,
         words={
             "verdict": [*map(str, VERDICTS), UNMATCHED],
-            "node_class": [*map(str, CLASSES), "begins inside"],
+            "node_class": [*map(str, CLASSES), *SHOWN_ALONE],
         },
     )
 

@@ -7,9 +7,10 @@ from msgspec import Struct
 
 from firstdrift.verdict.judgement import NodeClass, Verdict
 from firstdrift.wording.message import Message
+from firstdrift_frontend.shown_classes import SHOWN_ALONE
 
 _VERDICTS: Final = (*Verdict, "unmatched")
-_CLASSES: Final = (*NodeClass, "begins inside")
+_CLASSES: Final = (*NodeClass, *SHOWN_ALONE)
 _SAID: Final = ("finding", "in_and_out", "no_fault", "not_located")
 
 TERMS: Final = (

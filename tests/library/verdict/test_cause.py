@@ -128,3 +128,28 @@ def test_operators_that_both_call_are_no_cause() -> None:
     ).judge()
     assert judged.origins
     assert not any(origin.cause for origin in judged.said.origins)
+
+
+@pytest.mark.parametrize(("inside", "causes"), [(0.0, ["after_inside Functional.linear.0"]), (0.4, [])])
+def test_where_all_inside_matches_the_difference_arises_after_it(inside: float, causes: list[str]) -> None:
+    judged = make(
+        Call("Functional.linear.0.forward", "Module.mlp.MLP.forward.0", inputs=[0.0], outputs=[inside]),
+        Call("Module.mlp.MLP.forward.0", inputs=[0.0], outputs=[0.5]),
+    ).judge()
+    found = [origin for origin in judged.said.origins if origin.module == "mlp" and origin.operator is None]
+    assert [outlines(origin.cause) for origin in found if origin.cause] == ([causes] if causes else [])
+
+
+def test_a_weight_that_a_later_operator_takes_again_is_one_suspect(
+    reported: Callable[[str], Report],
+) -> None:
+    findings = reported("msprobe/dp2_stat_mix").findings
+    assert findings.first_bad_node is not None
+    assert findings.suspects == ()
+
+
+def test_cause_and_note_tell_an_order_in_one_direction(reported: Callable[[str], Report]) -> None:
+    report = reported("experts/stacked_swapped")
+    note = next(note for note in report.slices[0].plan.notes if note.id == "matching.note.experts_swapped")
+    order = gaps_of(report.findings.summary, "hint.reordered")["order"]
+    assert order == note.arguments["order"] == ("2", "0", "3", "1")

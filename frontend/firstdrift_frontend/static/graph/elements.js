@@ -132,20 +132,17 @@ export function cut(said, room, wide = CHARACTER) {
 /** What stands below the name: what the box did to the error, or what it is. @param {Box} box @param {Words} words */
 function second(box, words) {
   if (box.sides.length === 1) return box.sides[0] === "golden" ? say("golden only") : say("target only");
-  if (box.own && box.node_class !== "clean") return words.node_class[classOf(box)];
+  if (box.own && box.node_class !== "clean") return words.node_class[box.class_shown];
   if (!box.own && box.bad) return say("{count} failing below", { count: box.bad });
   return box.type_name.split(".").at(-1) ?? "";
 }
-
-/** @param {Box} box */
-const classOf = (box) => (box.is_around ? "begins inside" : box.node_class);
 
 /** Say all of a box in a line. @param {Box} box @param {Words} words */
 export function described(box, words) {
   const parts = [box.label];
   if (box.kind !== "api" && box.type_name) parts.push(box.type_name);
   if (box.own || box.sides.length === 1) parts.push(words.verdict[box.verdict]);
-  if (box.own) parts.push(words.node_class[classOf(box)]);
+  if (box.own) parts.push(words.node_class[box.class_shown]);
   if (box.sides.length === 1) parts.push(second(box, words));
   if (box.own) parts.push(say("input error {error}", { error: box.shown.input }), say("output error {error}", { error: box.shown.output }));
   if (box.bad) parts.push(say("{count} failing below", { count: box.bad }));

@@ -14,7 +14,7 @@
  * @property {boolean} own
  * @property {string} verdict
  * @property {string} node_class
- * @property {boolean} is_around
+ * @property {string} class_shown
  * @property {string} said
  * @property {Record<string, string>} shown
  * @property {number | null} level
