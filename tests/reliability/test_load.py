@@ -19,6 +19,7 @@ from urllib.parse import urlsplit
 
 import pytest
 from clients import PATIENCE, Client
+from coroutines import run
 from running import running
 from soak import record, rounds
 from working import wait_until
@@ -198,7 +199,7 @@ def test_pages_stay_fast_under_load(
             exports = [threading.Thread(target=exported, args=(server.url, one, took)) for one in FORMATS]
             for export in exports:
                 export.start()
-            seen = asyncio.run(all_viewers(address))
+            seen = run(all_viewers(address))
             for export in exports:
                 export.join()
         at_work = state(3)

@@ -106,8 +106,10 @@ def test_a_comparison_answers_the_shape_that_the_command_prints(
     client: TestClient, dumps: Mapping[str, tuple[Path, Path]]
 ) -> None:
     found = strict(client.get("/api/v1/comparisons/3").text)
-    assert found["summary"]["id"] == "summary.bad_token_and_node"
-    token = found["summary"]["arguments"]["token"]
+    assert found["summary"]["id"] == "summary.with_cause"
+    said = found["summary"]["arguments"]["said"]
+    assert said["id"] == "summary.bad_token_and_node"
+    token = said["arguments"]["token"]
     assert token["id"] == "finding.first_token"
     assert token["arguments"]["bad_token"]["arguments"] == {"number": 3}
     assert (found["state"], found["first_bad_token"]["token"]) == ("done", 3)

@@ -4,6 +4,7 @@ import asyncio
 import random
 
 import pytest
+from coroutines import run
 from soak import rounds
 
 from firstdrift_server import turns as module
@@ -36,7 +37,7 @@ def test_they_are_handed_on_in_the_order_in_which_they_were_asked_for() -> None:
         assert (turns.waiting, turns.taken) == (0, 0)
         return order
 
-    assert asyncio.run(all_of_it()) == list(range(20))
+    assert run(all_of_it()) == list(range(20))
 
 
 def test_whoever_waits_too_long_is_gone_or_comes_when_too_many_wait_gets_none(
@@ -54,7 +55,7 @@ def test_whoever_waits_too_long_is_gone_or_comes_when_too_many_wait_gets_none(
         turns.give_back()
         assert turns.take()
 
-    asyncio.run(all_of_it())
+    run(all_of_it())
 
 
 def test_none_is_lost_whatever_becomes_of_those_who_wait() -> None:
@@ -77,4 +78,4 @@ def test_none_is_lost_whatever_becomes_of_those_who_wait() -> None:
         await asyncio.sleep(0.05)
         assert (turns.waiting, turns.taken) == (0, 0)
 
-    asyncio.run(all_of_it())
+    run(all_of_it())

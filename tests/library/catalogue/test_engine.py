@@ -109,7 +109,7 @@ def test_a_query_that_was_not_read_to_its_end_leaves_no_view_behind(engine: Engi
 def test_sqlite_is_set_up_to_be_shared_by_processes(sqlite: Engine) -> None:
     with reading(sqlite) as session:
         assert session.scalar(text("PRAGMA journal_mode")) == "wal"
-        assert session.scalar(text("PRAGMA busy_timeout")) == 5000
+        assert session.scalar(text("PRAGMA busy_timeout")) == 15_000
         assert session.scalar(text("PRAGMA foreign_keys")) == 1
 
 

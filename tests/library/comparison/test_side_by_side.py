@@ -4,6 +4,7 @@ import faulthandler
 import os
 import shutil
 import signal
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -297,6 +298,6 @@ def test_without_details_all_is_said_but_for_rows_and_pairs(
 
 def test_a_full_disk_is_told(dumps: Dumps, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(slice_results, "_MOST_HELD", 1)
-    monkeypatch.setattr(slice_results, "TemporaryFile", lambda **_: open("/dev/full", "r+b", 0))  # noqa: SIM115, PTH123
+    monkeypatch.setattr(tempfile, "TemporaryFile", lambda **_: open("/dev/full", "r+b", 0))  # noqa: SIM115, PTH123
     with pytest.raises(LimitError, match=r"space.*TMPDIR"):
         in_lanes(dumps)
