@@ -32,6 +32,8 @@ _PLAIN: Final = 6
 """From this power of ten on, a number is written with its exponent."""
 _GAP: Final = "…"
 _BEFORE_LAST: Final = frozenset({"and", "or", "和", "或"})
+_HAN: Final = "\u2fff"
+"""The characters behind this one are Chinese, or stand between Chinese ones."""
 _LIST_COMMA: Final = {"en": ", ", "zh": "、"}
 
 
@@ -47,7 +49,32 @@ def text_of(message: Message, language: str = SOURCE) -> str:
     pattern = _pattern(message.id, language)
     if pattern is None:
         return " ".join([message.id, *(f"{name}={value}" for name, value in message.arguments.items())])
-    return _formatter(language).vformat(pattern, (), message.arguments)
+    formatter = _formatter(language)
+    if language == SOURCE or " " not in pattern:
+        return formatter.vformat(pattern, (), message.arguments)
+    return _closed_up(formatter, pattern, message.arguments)
+
+
+def _closed_up(formatter: Formatter, pattern: str, arguments: Mapping[str, Argument]) -> str:
+    """Fill the gaps; no space stays between Chinese characters, as where a word takes the place of a name."""
+    written = ""
+    is_word = False
+    for text, name, spec, _ in formatter.parse(pattern):
+        written += _beside(written, text) if is_word else text
+        if name is None:
+            continue
+        value = arguments[name]
+        is_word = isinstance(value, Message)
+        filled = formatter.format_field(value, spec or "")
+        if is_word and filled[:1] > _HAN and written[:-1][-1:] > _HAN:
+            written = written.removesuffix(" ")
+        written += filled
+    return written
+
+
+def _beside(before: str, text: str) -> str:
+    """Take the space away that a text begins with, if Chinese characters stand around it."""
+    return text.removeprefix(" ") if before[-1:] > _HAN and text[1:2] > _HAN else text
 
 
 @cache

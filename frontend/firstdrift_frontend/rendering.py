@@ -1,5 +1,6 @@
 """Fill in the templates; everything that goes in is escaped."""
 
+import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
@@ -114,6 +115,7 @@ def _environment(language: str, *, spells: bool = False) -> Environment:
         "in_markdown": in_markdown,
         "in_line": in_line,
     }
+    environment.tests["finite"] = math.isfinite
     environment.globals |= {
         "gettext": gettext,
         "_": gettext,

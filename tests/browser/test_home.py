@@ -66,7 +66,9 @@ def test_comparisons_are_filtered_by_verdict_and_ticked_for_the_board(
         dashboard.wait_for_comparison()
     dashboard.open("/")
     to_board = page.locator("[data-for-chosen]")
-    expect(to_board).to_be_hidden()
+    expect(to_board).to_be_visible()  # what the boxes are for
+    expect(to_board).to_have_css("pointer-events", "none")
+    expect(page.locator(".comparisons input[name=c]").first).to_have_attribute("title", "For the board")
     page.locator("select[name=verdict]").select_option("error")
     page.wait_for_url(re.compile("verdict=error"))
     expect(page.locator(".comparisons > li:not(.v-error)")).to_have_count(0)

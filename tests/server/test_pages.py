@@ -295,9 +295,15 @@ def test_unmatched_nodes_are_listed_on_both_sides(client: TestClient) -> None:
 
 def test_other_rules_are_applied_without_measuring_again(client: TestClient) -> None:
     answer = client.post("/c/2/again", content="rules=msprobe", headers=FORM)
-    assert (answer.status_code, answer.headers["location"]) == (303, "/c/2")
+    assert (answer.status_code, answer.headers["location"]) == (303, "/c/2?was=firstdrift")
     wait_until(lambda: not client.get("/api/v1/comparisons/2").json()["job"]["is_open"])
     assert client.get("/api/v1/comparisons/2").json()["rules"] == "msprobe"
+    judged = client.get("/c/2?was=firstdrift&slice=0", headers=HTML).text
+    assert 'data-says="judged-again"' in judged
+    undone = client.post("/c/2/again", content="rules=firstdrift&undo=yes", headers=FORM)
+    assert undone.headers["location"] == "/c/2"
+    assert 'data-says="judged-again"' not in client.get("/c/2?was=firstdrift", headers=HTML).text
+    assert 'data-says="judged-again"' not in client.get("/c/2?was=none", headers=HTML).text
     refused = client.post("/c/2/again", content="rules=none", headers=FORM | HTML)
     assert says(refused.text, "error.no_rule_set", "server.no_rule_set")
     client.post("/api/v1/comparisons/2/again", json={"rules": "firstdrift"})

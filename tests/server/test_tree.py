@@ -11,6 +11,7 @@ from starlette.datastructures import QueryParams
 
 from firstdrift.catalogue.comparisons.outline import CLASSES, DIRECTIONS, KINDS, VERDICTS, Outline
 from firstdrift.errors import NotInCatalogueError, SettingsError
+from firstdrift.verdict.judgement import NodeClass
 from firstdrift_server.tree.state import TreeState, read_rows, write_rows
 from firstdrift_server.tree.view import CHUNK, CHUNKS, MOST_ROWS, pieces_asked_for
 from firstdrift_server.tree.visible import (
@@ -139,19 +140,69 @@ def test_open_rows_are_written_so_that_they_can_be_read(outline: Outline, data: 
     assert (read_rows(outline, write_rows(outline, chosen))[branches] == chosen[branches]).all()
 
 
+def stops_of(outline: Outline) -> list[int]:
+    """Give the failing rows in execution order, without those that only hold where an error begins."""
+    propagated = CLASSES.index(NodeClass.PROPAGATED)
+
+    def holds_origin(row: int) -> bool:
+        below = slice(row + 1, int(outline.last[row]) + 1)
+        return bool((outline.origin & outline.bad)[below].any())
+
+    return sorted(
+        (
+            row
+            for row in np.flatnonzero(outline.bad).tolist()
+            if outline.node_class[row] != propagated or not holds_origin(row)
+        ),
+        key=lambda row: outline.order[row],
+    )
+
+
 @given(outline=outlines())
 def test_going_from_bad_row_to_bad_row_visits_each_once_in_execution_order(outline: Outline) -> None:
-    view = view_tree(outline, TreeState(row=int(np.argmin(outline.order))))
-    visited = [view.selected] if outline.bad[view.selected or 0] else []
+    expected = stops_of(outline)
+    first = int(np.argmin(outline.order))
+    view = view_tree(outline, TreeState(row=first))
+    visited = [first] if first in expected else []
     while (row := next_stop(view, Stop.BAD)) is not None and row not in visited:
         visited.append(row)
         view = view_tree(outline, select(view, row))
         assert row in view.visible
     assert row == (visited[0] if visited else None)  # and then from the first again
-    expected = sorted(np.flatnonzero(outline.bad).tolist(), key=lambda row: outline.order[row])
     assert visited == expected
     if len(expected) > 1:
         assert next_stop(view, Stop.BAD, backwards=True) == expected[-2]
+
+
+def test_what_only_holds_the_origin_of_an_error_is_not_stopped_at_after_it() -> None:
+    codes = [CLASSES.index(each) for each in (NodeClass.PROPAGATED, NodeClass.SOURCE, NodeClass.PROPAGATED)]
+    outline = replace(
+        small_outline(bad=[True] * 3, own=[True] * 3),
+        parent=np.array([-1, 0, -1], np.int32),
+        last=np.array([1, 1, 2], np.int32),
+        order=np.array([1, 0, 2], np.int32),
+        node_class=np.array(codes, np.int8),
+        origin=np.array([False, True, False]),
+    )
+    view = view_tree(outline, TreeState(row=1))
+    assert next_stop(view, Stop.BAD) == 2
+    view = view_tree(outline, TreeState(row=2))
+    assert next_stop(view, Stop.BAD, backwards=True) == 1
+    without = replace(outline, origin=np.zeros(3, np.bool_))
+    assert next_stop(view_tree(without, TreeState(row=1)), Stop.BAD) == 0
+
+
+def test_the_next_unmatched_row_is_one_inside_the_selected_row_first_whatever_ran_earlier() -> None:
+    outline = replace(
+        small_outline(unmatched=[False, False, True, True], own=[True] * 4),
+        parent=np.array([-1, -1, 1, -1], np.int32),
+        last=np.array([0, 2, 2, 3], np.int32),
+        order=np.array([3, 2, 0, 1], np.int32),
+    )
+    found = [next_stop(view_tree(outline, TreeState(row=row)), Stop.UNMATCHED) for row in range(4)]
+    assert found == [2, 2, 3, 2]
+    view = view_tree(outline, TreeState(row=3))
+    assert next_stop(view, Stop.UNMATCHED, backwards=True) == 2
 
 
 @given(outline=outlines(), data=st.data())

@@ -110,6 +110,13 @@ document.addEventListener("click", (event) => {
   else toggleTheme();
 });
 
+// What leads to another page says where this one is, also when somebody comes back to it.
+addEventListener("pageshow", () => {
+  for (const choice of document.querySelectorAll("select[data-goto], select[data-submit]")) {
+    for (const option of /** @type {HTMLSelectElement} */ (choice).options) option.selected = option.defaultSelected;
+  }
+});
+
 // What is shared is the view as it is now.
 document.addEventListener("click", (event) => {
   const link = /** @type {HTMLAnchorElement | null} */ (around(event, "a[data-share]"));

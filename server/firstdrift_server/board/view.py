@@ -37,7 +37,7 @@ class Asked(Struct, frozen=True):
     Attributes:
         chosen: ids of comparisons; all that match `text` if empty.
         text: part of paths, notes or findings.
-        axis: which coordinate is laid out in columns; None for the one that tells most slices apart.
+        axis: which coordinate is laid out in columns; None for the one that most comparisons have.
         differences: leave out columns and rows that are alike.
         news: say what is new since the run before.
         sort: one of SORTS.
@@ -215,7 +215,7 @@ def _with_numbers(session: Session, rows: Sequence[BoardRow]) -> list[BoardRow]:
 
 
 def _lines(session: Session, comparisons: Sequence[Comparison], asked: Asked) -> tuple[str, list[Line]]:
-    """Lay comparisons out along a coordinate: the one asked for, or the one that tells most slices apart."""
+    """Lay comparisons out along a coordinate: the one asked for, or the one that most of them have."""
     before = runs_before(session, comparisons) if asked.news else {}
     found = outcomes(session, {*(each.id for each in comparisons), *before.values()})
     axis = asked.axis or _widest([found.get(each.id, []) for each in comparisons])
@@ -254,11 +254,13 @@ def _chosen(session: Session, asked: Asked) -> tuple[Sequence[Comparison], list[
     return found, missing
 
 
-def _widest(of_comparisons: Iterable[Sequence[Outcome]]) -> str:
-    """Choose the coordinate that has most values; of equal ones, the first."""
-    slices = [each for found in of_comparisons for each in found]
-    values = {axis: len({getattr(each.coordinates, axis) for each in slices}) for axis in AXES}
-    return max(AXES, key=lambda axis: values[axis])
+def _widest(of_comparisons: Sequence[Sequence[Outcome]]) -> str:
+    """Choose the coordinate that most comparisons have; of equal ones, the one with most values."""
+    of_axis = {
+        axis: [{getattr(each.coordinates, axis) for each in found} - {None} for found in of_comparisons]
+        for axis in AXES
+    }
+    return max(AXES, key=lambda axis: (sum(map(bool, of_axis[axis])), len(set().union(*of_axis[axis]))))
 
 
 def _cells(comparison: int, slices: Sequence[Outcome], axis: str) -> dict[Key, Cell]:

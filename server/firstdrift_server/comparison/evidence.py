@@ -24,7 +24,7 @@ class Bar(Struct, frozen=True):
     Attributes:
         of: "input", "weight" or "output".
         share: how far its bar reaches, 0 to 1, by the logarithm of the error.
-        is_beyond: whether it is more than the limit.
+        is_beyond: whether it is more than the limit, or no finite number.
     """
 
     of: str
@@ -59,7 +59,7 @@ def evidence_of(session: Session, comparison: Comparison, slices: Sequence[Slice
     errors = _errors(get_row(session, here.id, finding.row))
     top = _top((limit or 0.0, *seconds(errors)))
     return Evidence(
-        bars=tuple(Bar(of, error, _share(error, top), _is_beyond(error, limit)) for of, error in errors),
+        bars=tuple(Bar(of, error, _share(error, top), is_beyond(error, limit)) for of, error in errors),
         limit=limit,
         limit_share=None if limit is None else _share(limit, top),
         node=node_address(comparison.id, here.position, finding.row),
@@ -87,5 +87,6 @@ def _share(error: float, top: float) -> float:
     return min(1.0, max(0.0, 1.0 + math.log10(error / top) / _ORDERS))
 
 
-def _is_beyond(error: float, limit: float | None) -> bool:
-    return limit is not None and error > limit
+def is_beyond(error: float, limit: float | None) -> bool:
+    """Tell whether an error is more than the limit; what is no finite number is beyond any."""
+    return not math.isfinite(error) or (limit is not None and error > limit)

@@ -11,10 +11,12 @@ from firstdrift.catalogue.comparisons.records import (
     cancel_comparison,
     compare_what_is_new,
     delete_comparison,
+    get_comparison,
     restore_comparison,
     set_note,
 )
 from firstdrift.catalogue.matches import match_sets
+from firstdrift.verdict.judge import RULES
 from firstdrift_server.answers import answer, wants_json
 from firstdrift_server.comparison.data import comparison_data
 from firstdrift_server.comparison.view import Wanted, changes_view, comparison_view, follow_dumps
@@ -22,6 +24,7 @@ from firstdrift_server.comparison_request import ComparisonRequest
 from firstdrift_server.context import Context, Shared
 from firstdrift_server.forms import Fields, Submitted
 from firstdrift_server.home.view import address_after
+from firstdrift_server.parts.addresses import comparison_address
 from firstdrift_server.strict_json import StrictJSONResponse
 
 router = APIRouter(include_in_schema=False)
@@ -32,8 +35,9 @@ def _wanted(
     metric: str | None = None,
     scale: str | None = None,
     by: str | None = None,
+    was: str | None = None,
 ) -> Wanted:
-    return Wanted(position, metric, scale, by)
+    return Wanted(position, metric, scale, by, was if was in RULES else None)
 
 
 @router.get("/c/{comparison}")
@@ -47,6 +51,8 @@ def show(
 ) -> Response:
     """Show a comparison; `slice`, `metric`, `scale` and `by` choose what the lower half is about.
 
+    `was` is the rule set before this one, for which a way back is offered.
+
     With `check` it says whether the dumps have changed, for which all their files have to be looked at.
     """
     with context.reading() as session:
@@ -59,13 +65,18 @@ def show(
 
 @router.post("/c/{comparison}/again")
 def again(fields: Fields, comparison: int, context: Shared) -> Response:
-    """Judge by the rule set that was chosen in the form, or compare again what has changed."""
+    """Judge by the rule set that was chosen, and offer the way back, or compare again what has changed."""
     rules = (
         ComparisonRequest.from_fields({"rules": fields["rules"]}).options().rules
         if fields.get("rules")
         else None
     )
-    return _change(context, f"/c/{comparison}", match_sets.judge_again, comparison, rules)
+    then = f"/c/{comparison}"
+    if rules and not fields.get("undo"):
+        with context.reading() as session:
+            was = get_comparison(session, comparison).options.rules
+        then = comparison_address(comparison, was=was if was != rules else None)
+    return _change(context, then, match_sets.judge_again, comparison, rules)
 
 
 @router.post("/c/{comparison}/new", dependencies=[Submitted])

@@ -67,12 +67,14 @@ class Wanted(Struct, frozen=True):
         metric: of the strip of slices and its chart.
         scale: of the chart: "log" or "linear".
         by: what a row of the map of layers stands for: "slice", "token", "step", "rank", "micro_step".
+        was: the rule set before this one, for which there is a way back until somebody puts it away.
     """
 
     slice: int | None = None
     metric: str | None = None
     scale: str | None = None
     by: str | None = None
+    was: str | None = None
 
     def address(self, comparison: int, part: str = "", **changes: object) -> str:
         """Return the address of the page as it is shown, with something else chosen."""
@@ -205,6 +207,7 @@ class ComparisonView(ComparisonSummary, frozen=True, kw_only=True):
         match_set: whose results these are; None of a comparison that somebody asked for.
         sets: match sets that are laid over it.
         likely: address of the matches that would resolve most; None where little is left over.
+        was: the rule set before this one, if it was changed just now; `without_was` forgets it.
         changes: dumps that have changed since; None if nobody asked.
         growing: dumps that are still being written.
     """
@@ -222,6 +225,8 @@ class ComparisonView(ComparisonSummary, frozen=True, kw_only=True):
     unpaired: tuple[Message, ...]
     edit: str
     rule_sets: tuple[str, ...]
+    was: str | None
+    without_was: str
     worker: WorkerView
     command: str
     slices: int
@@ -272,6 +277,8 @@ def comparison_view(
         unpaired=only_on_one_side(comparison.unmatched_golden, comparison.unmatched_target),
         edit=new_address(*paths, comparison.options, comparison.note),
         rule_sets=RULES,
+        was=wanted.was if wanted.was != comparison.options.rules else None,
+        without_was=wanted.address(comparison.id, was=None),
         worker=worker_view(session),
         command=compare_command(*paths, comparison.options),
         slices=len(slices),
@@ -411,7 +418,7 @@ def _strip_view(comparison: int, strip: Strip, wanted: Wanted, selected: SlicePa
         scale=scale_of(strip, wanted.scale),
         scales=[Link(scale, shown.address(comparison, "slices", scale=scale)) for scale in SCALES],
         addresses={
-            cell.slice: shown.address(comparison, "slices", slice=cell.slice)
+            cell.slice: shown.address(comparison, "selected", slice=cell.slice)
             for line in strip.lines
             for cell in line.cells
         },

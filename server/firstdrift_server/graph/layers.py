@@ -235,7 +235,7 @@ def error_text(error: float | None, measured_from: Collection[MeasurementKind]) 
     if error is None or MeasurementKind.DATA in measured_from:
         return numbers.short(error)
     if MeasurementKind.STATISTICS in measured_from:
-        return f"≥ {numbers.short(error)}" if error else numbers.short(error)
+        return f"≥ {numbers.short(error)}" if error and math.isfinite(error) else numbers.short(error)
     if MeasurementKind.DIGEST in measured_from:
         return "≠" if error else "="
     return numbers.short(error)

@@ -25,6 +25,7 @@ from firstdrift.catalogue.comparisons.outline import (
     Outline,
 )
 from firstdrift.errors import NotInCatalogueError
+from firstdrift.verdict.judgement import NodeClass
 from firstdrift.wording.message import Message
 from firstdrift_server.parts.tree_row import UNMATCHED
 from firstdrift_server.tree.state import TreeState, codes_of, read_rows, write_rows
@@ -154,15 +155,11 @@ def select(view: TreeView, row: int) -> TreeState:
 def next_stop(view: TreeView, stop: Stop, *, backwards: bool = False) -> int | None:
     """Find the next row to stop at after the selected one, from the other end where there is none ahead.
 
-    In a tree, the next in execution order; in a list, the next in the list. None if there is none at all.
+    In a tree, the next in execution order, or of unmatched rows the next further down, beginning with what
+    the selected row holds; in a list, the next in the list. None if there is none at all.
     """
-    outline = view.outline
-    flags = {Stop.BAD: outline.bad, Stop.ORIGIN: outline.origin, Stop.UNMATCHED: outline.unmatched}[stop]
-    order = outline.order
-    if view.state.is_list:
-        order = np.full(len(outline), len(outline), np.int32)
-        order[view.visible] = np.arange(len(view.visible))
-    candidates = np.flatnonzero(flags & view.matching)
+    order = _order_of_stops(view, stop)
+    candidates = np.flatnonzero(_stops(view, stop))
     here = -1 if view.selected is None else order[view.selected]
     ahead = candidates[order[candidates] < here if backwards else order[candidates] > here]
     if not len(ahead):
@@ -171,6 +168,34 @@ def next_stop(view: TreeView, stop: Stop, *, backwards: bool = False) -> int | N
         return None
     best = np.argmax(order[ahead]) if backwards else np.argmin(order[ahead])
     return int(ahead[best])
+
+
+def _order_of_stops(view: TreeView, stop: Stop) -> Integers:
+    rows = len(view.outline)
+    if view.state.is_list:
+        order = np.full(rows, rows, np.int32)
+        order[view.visible] = np.arange(len(view.visible))
+        return order
+    return np.arange(rows, dtype=np.int32) if stop is Stop.UNMATCHED else view.outline.order
+
+
+def _stops(view: TreeView, stop: Stop) -> Flags:
+    """Mark the rows to stop at; in a tree, not those that only contain where an error begins."""
+    outline = view.outline
+    flags = {Stop.BAD: outline.bad, Stop.ORIGIN: outline.origin, Stop.UNMATCHED: outline.unmatched}[stop]
+    stops = flags & view.matching
+    if stop is not Stop.BAD or view.state.is_list:
+        return stops
+    passes_on = outline.node_class == CLASSES.index(NodeClass.PROPAGATED)
+    contains: Flags = passes_on & _holds_one(outline, stops & outline.origin)
+    return stops & ~contains
+
+
+def _holds_one(outline: Outline, among: Flags) -> Flags:
+    """Mark the rows below which one of these lies."""
+    before = np.concatenate(([0], np.cumsum(among)))
+    found: Flags = before[outline.last + 1] > before[np.arange(len(outline)) + 1]
+    return found
 
 
 def ancestors(outline: Outline, row: int) -> Flags:
@@ -238,9 +263,7 @@ def _descending(numbers: Floats, worst: Flags | bool = False) -> Floats:
 
 def _kept(outline: Outline, matching: Flags) -> Flags:
     """Add the rows that contain a matching one."""
-    matches_before = np.concatenate(([0], np.cumsum(matching)))
-    rows = np.arange(len(outline))
-    return matching | (matches_before[outline.last + 1] > matches_before[rows + 1])
+    return matching | _holds_one(outline, matching)
 
 
 def _hidden(outline: Outline, opened: Flags) -> Flags:

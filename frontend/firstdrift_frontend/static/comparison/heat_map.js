@@ -8,7 +8,7 @@ import { keepDrawn, sources } from "../lib/plot.js";
 import { UNKNOWN, prepare, selection } from "./heat_cells.js";
 import { cellUnder, geometry, lookUpColours, paint } from "./heat_paint.js";
 import { addressOf, describe, drawn, firstCell, state } from "./heat_state.js";
-import { closeZoom, remembered, zoom } from "./heat_zoom.js";
+import { closeZoom, remembered, showZoom, zoom } from "./heat_zoom.js";
 
 /** @typedef {import("./heat_cells.js").Cell} Cell */
 
@@ -110,7 +110,7 @@ function begin(figure) {
     else open(pressed.cell);
   });
   document.addEventListener("click", (event) => {
-    if (state.cells && around(event, "[data-zoom]")) zoomIn();
+    if (state.cells && around(event, "[data-zoom]")) void zoomIn().then(showZoom);
     if (around(event, "[data-close-zoom]")) close();
   });
   new ResizeObserver(repaint).observe(canvas);

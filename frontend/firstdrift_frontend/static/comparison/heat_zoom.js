@@ -88,6 +88,9 @@ export async function zoom(part) {
   }, ([place]) => place && location.assign(place));
 }
 
+/** Bring what is shown from near into view: below a long map it is not. */
+export const showZoom = () => box().scrollIntoView({ block: "nearest" });
+
 /**
  * Close what is shown from near.
  * @param {HTMLElement} focused what has the focus if it was there

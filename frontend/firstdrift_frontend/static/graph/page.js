@@ -173,6 +173,11 @@ document.addEventListener("click", (event) => {
   } else if (around(event, "[data-help]")) help();
 });
 
+document.addEventListener("change", (event) => {
+  const menu = /** @type {HTMLSelectElement | null} */ (around(event, "select[data-goto]"));
+  if (menu) location.assign(menu.value);
+});
+
 addEventListener("popstate", () => location.reload());
 new ResizeObserver(() => {
   if (canvas.elements.size) canvas.fill();

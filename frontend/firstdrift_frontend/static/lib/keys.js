@@ -5,7 +5,7 @@
  * @typedef {object} Choices
  * @property {string} [fields] where keys are typed, and do nothing else
  * @property {(event: KeyboardEvent) => boolean} [isLeaving] tells whether a key ends typing
- * @property {() => void} [leave] goes away from a field
+ * @property {(event: KeyboardEvent) => unknown} [leave] goes away from a field
  * @property {(event: KeyboardEvent) => boolean} [isFor] tells whether a key is for this map, and not for what has the focus
  * @property {(action: Action, event: KeyboardEvent) => unknown} [act] does what a key says, at once if nothing else is said
  */
@@ -26,7 +26,8 @@ export function listenForKeys(where, map, choices = {}) {
     if (event.target instanceof Element && event.target.matches(fields)) {
       if (!leave || (event.key !== "Escape" && !isLeaving?.(event))) return;
       event.preventDefault();
-      return leave();
+      leave(event);
+      return;
     }
     if (!Object.hasOwn(map, event.key) || !isFor(event)) return;
     event.preventDefault();

@@ -186,6 +186,8 @@ document.addEventListener("change", async (event) => {
 });
 
 // Begin with what the server rendered.
-if (document.activeElement === document.body) panes[page.source ? otherOf(page.source) : "golden"].focus();
+const first = page.source ? otherOf(page.source) : "golden";
+// A side without rows has nothing to begin with.
+if (document.activeElement === document.body) panes[panes[first].state.total ? first : otherOf(first)].focus();
 changed();
 watch();

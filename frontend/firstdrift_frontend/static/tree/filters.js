@@ -3,8 +3,8 @@
 import { fetchPage } from "../lib/http.js";
 import { explain } from "../lib/notice.js";
 import { around, element } from "../lib/parts.js";
-import { inTurn, take } from "./steps.js";
-import { ask, body, list, rows, search, tools, view, write } from "./view.js";
+import { choose, inTurn, take } from "./steps.js";
+import { ask, body, focusSelected, list, rows, search, tools, view, write } from "./view.js";
 
 const WAIT = 160; // ms without another letter
 
@@ -60,7 +60,20 @@ function chosenByNow() {
   return chosen;
 }
 
+/** Select the first row that is found, in the order in which rows are shown, once what was typed is looked for. */
+export function selectFirst() {
+  filter();
+  return inTurn(async () => {
+    for (let place = 0; place < view.total; place++) {
+      const row = await list.reach(place);
+      if (row && !row.classList.contains("is-context")) return choose(row);
+    }
+    focusSelected();
+  });
+}
+
 function filter() {
+  clearTimeout(asked.timer);
   const mine = ++asked.filters;
   inTurn(() => mine === asked.filters && applyFilters());
 }

@@ -4,7 +4,7 @@ import { listenForKeys } from "../lib/keys.js";
 import { copy, say, toast } from "../lib/notice.js";
 import { around, element, isForBrowser } from "../lib/parts.js";
 import { ROW, between } from "../lib/virtual_rows.js";
-import { listenToFilters, withNode } from "./filters.js";
+import { listenToFilters, selectFirst, withNode } from "./filters.js";
 import { choose, goTo, inTurn, isBusy, jump, onRow, take, toggle, toggling, unfold } from "./steps.js";
 import { NEXT_BAD, askAhead, body, focusSelected, list, lookAhead, panel, revealing, rows, search, setHeight, shownRow, view, write } from "./view.js";
 
@@ -23,6 +23,8 @@ const KEYS = {
   ...AT_ONCE,
   ArrowDown: () => goTo(view.place + 1),
   ArrowUp: () => goTo(view.place - 1),
+  j: () => goTo(view.place + 1),
+  k: () => goTo(view.place - 1),
   PageDown: () => goTo(view.place + screenful()),
   PageUp: () => goTo(view.place - screenful()),
   Home: () => goTo(0),
@@ -65,7 +67,7 @@ function toSlice(way) {
 listenForKeys(document, KEYS, {
   fields: "input:not([type=checkbox]), select, textarea",
   isLeaving: (event) => event.key === "Enter" && event.target === search,
-  leave: focusSelected,
+  leave: (event) => (event.key === "Enter" ? selectFirst() : focusSelected()),
   // Links and buttons keep what activates them, and the panel what scrolls it.
   isFor: (event) => {
     const target = /** @type {Node} */ (event.target);

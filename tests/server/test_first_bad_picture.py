@@ -1,0 +1,27 @@
+import math
+
+import pytest
+
+from firstdrift.metrics.measurement import MeasurementKind
+from firstdrift_server.comparison.evidence import is_beyond
+from firstdrift_server.comparison.view import Wanted
+from firstdrift_server.graph.layers import error_text
+
+
+@pytest.mark.parametrize("error", [math.inf, math.nan])
+def test_what_is_no_finite_number_is_beyond_any_limit_and_no_lower_bound(error: float) -> None:
+    assert is_beyond(error, None)
+    assert is_beyond(error, 0.1)
+    assert "≥" not in error_text(error, [MeasurementKind.STATISTICS])
+
+
+def test_without_a_limit_no_finite_error_is_beyond_it() -> None:
+    assert not is_beyond(0.5, None)
+    assert not is_beyond(0.5, 0.5)
+    assert error_text(0.5, [MeasurementKind.STATISTICS]) == "≥ 0.500"
+
+
+def test_the_way_back_to_a_rule_set_stays_while_somebody_looks_around() -> None:
+    wanted = Wanted(was="msit")
+    assert "was=msit" in wanted.address(1, slice=3)
+    assert "was" not in wanted.address(1, was=None)
