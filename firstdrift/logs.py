@@ -35,9 +35,11 @@ Carried: TypeAlias = tuple[str, dict[str, object]]
 
 _SECRETS: Final = re.compile(
     r"(?i)((?:\b|_)(?:token|secret|password|passwd|api_?key)['\"]?\s*[=:]\s*['\"]?"
-    r"|\b(?:bearer|basic)\s+|/share/|firstdrift_[0-9a-f]{8}(?:_share_\d+)?=|://[^/\s:@]*:)"
+    r"|\b(?:bearer|basic)\s+|/share/|firstdrift_[0-9a-f]{8}(?:_share_\d+)?=)"
     r"[^\s&;,'\"@]+"
 )
+_PASSWORDS: Final = re.compile(r"(://[^/\s:@]*:)[^\s/]*(?=@)")
+"""In the address of a database: whatever stands before the last @."""
 _LEVELS: Final = {TEXT: logging.WARNING, JSON: logging.INFO}
 _FACTS: Final = frozenset({"route", "method", "status", "seconds", "job", "comparison", "request", "kind"})
 """What the writer of a line may say of it besides, by `extra`."""
@@ -78,7 +80,7 @@ def about(**facts: object) -> Iterator[None]:
 
 def without_secrets(text: str) -> str:
     """Write *** for what stands where secrets do: in an address, a header, a cookie, beside `token=`."""
-    return _SECRETS.sub(rf"\1{HIDDEN}", text)
+    return _SECRETS.sub(rf"\1{HIDDEN}", _PASSWORDS.sub(rf"\1{HIDDEN}", text))
 
 
 def _facts_of(record: logging.LogRecord) -> dict[str, object]:
@@ -96,7 +98,7 @@ class _AsJson(logging.Formatter):
             "level": record.levelname,
             "logger": record.name,
             "message": without_secrets(record.getMessage()),
-            "says": str(record.msg),
+            "says": without_secrets(str(record.msg)),
             **_facts_of(record),
         }
         if record.exc_info:

@@ -93,7 +93,8 @@ def _failed(entry: JobEntry, hider: Hider) -> dict[str, Any]:
         "traceback": hider.traceback(job.traceback),
     }
     if hider.with_names:
-        told |= {"said": hider.text("" if job.error is None else text_of(job.error)), "path": str(job.path)}
+        said = "" if job.error is None else text_of(job.error)
+        told |= {"said": hider.text(said), "path": hider.text(str(job.path))}
     return told
 
 

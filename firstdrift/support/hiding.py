@@ -17,7 +17,10 @@ from firstdrift.logs import HIDDEN, without_secrets
 
 _SECRET_NAMES: Final = re.compile(r"TOKEN|PASSWORD|PASSWD|SECRET|KEY|CREDENTIAL|DATABASE_URL", re.IGNORECASE)
 _SHORTEST_SECRET: Final = 6
-_RANDOM: Final = re.compile(r"(?<![A-Za-z0-9_-])(?=[A-Za-z_-]*[0-9])[A-Za-z0-9_-]{24,}(?![A-Za-z0-9_-])")
+_RANDOM: Final = re.compile(
+    r"(?<![A-Za-z0-9_-])(?:(?=[A-Za-z_-]*[0-9])[A-Za-z0-9_-]{24,}"
+    r"|[A-Za-z0-9_-]{43,})(?![A-Za-z0-9_-])"
+)
 """What looks made up: the secret of a link, the token of a member, a digest."""
 
 _PATH: Final = re.compile(r"(?<![\w<])(?:~|\.{1,2})?/(?!>)[^\s'\"<>|,;:()\[\]]+")

@@ -437,7 +437,7 @@ class Findings(Struct, frozen=True):
 
     @property
     def overflow_is_cut(self) -> bool:
-        """Whether a slice has more nodes with non-finite values than are listed."""
+        """Whether a slice may have more nodes with non-finite values than are listed."""
         return MOST_OVERFLOW in Counter(one.coordinates for one in self.overflow).values()
 
     @property

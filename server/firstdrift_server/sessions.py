@@ -78,8 +78,10 @@ class Sessions:
 
     def again(self, shown: str) -> Attempt:
         """Look at a token that somebody who is in already shows, and so guesses nothing."""
-        member = None if self.is_token(shown) else self._member_of(shown)
-        return Attempt(right=member is not None or self.is_token(shown), member=member)
+        if self.is_token(shown):
+            return Attempt(right=True)
+        member = self._member_of(shown)
+        return Attempt(right=member is not None, member=member)
 
     def attempt(self, request: Request, shown: str) -> Attempt:
         """Look at a token that was shown, if it is not too early for that."""

@@ -190,6 +190,13 @@ def test_visitors_keep_nobody_from_the_server(place: Place, kind: str) -> None:
     record("visitors", f"{FLOOD} visitors at {kind} ({_told(answers)}): {said}")
 
 
+def test_who_guesses_tokens_keeps_nobody_from_the_server(place: Place) -> None:
+    with flood(place, {}, lambda turn: Asked("GET", f"/version?token=made-up-{turn:040x}")) as answers:
+        said = owner_waits(place)
+    assert {*answers} <= {401, 429, 503}, answers
+    record("visitors", f"{FLOOD} who guess tokens ({_told(answers)}): {said}")
+
+
 @pytest.mark.parametrize("kind", OF_MEMBERS)
 def test_members_keep_nobody_from_the_server(place: Place, kind: str) -> None:
     with flood(place, place.member, OF_MEMBERS[kind]) as answers:

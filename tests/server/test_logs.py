@@ -15,7 +15,7 @@ import pytest
 from running import running
 from soak import record
 
-from firstdrift.logs import HIDDEN, about, set_up, without_secrets
+from firstdrift.logs import HIDDEN, JSON, about, set_up, without_secrets
 
 TOKEN = "a-token-that-nobody-guesses-2c91f0"  # noqa: S105
 SECRET = "lk_7pT2u9XkQwEr"  # noqa: S105
@@ -159,3 +159,22 @@ def test_an_unknown_format_is_refused(tmp_path: Path) -> None:
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=60)
     assert done.returncode == 2
     assert "log_format" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("said", "written"),
+    [
+        ("GET /share/SECRETSECRET failed", "GET /share/*** failed"),
+        ("postgresql://u:ab&cd,e;f@g@h/x is away", "postgresql://u:***@h/x is away"),
+        ("listening at http://h:8765/c/1", "listening at http://h:8765/c/1"),
+        ("Authorization: Bearer abc.def", "Authorization: Bearer ***"),
+    ],
+)
+@pytest.mark.usefixtures("restored")
+def test_what_looks_like_a_secret_is_in_no_part_of_a_line(
+    capsys: pytest.CaptureFixture[str], said: str, written: str
+) -> None:
+    set_up(JSON)
+    logging.getLogger("of.another.package").warning(said)
+    line = json.loads(capsys.readouterr().err.splitlines()[-1])
+    assert (line["message"], line["says"]) == (written, written)

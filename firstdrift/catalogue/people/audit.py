@@ -221,7 +221,12 @@ def _is_crowded(session: Session, deed: Deed) -> bool:
     """Tell whether strangers have written as many entries as they may within the hour."""
     if deed.who.actor not in (Actor.STRANGER, Actor.LINK):
         return False
-    recent = (AuditEntry.at > Now(-HOUR.total_seconds()), AuditEntry.act == deed.act.value)
+    recent = (
+        AuditEntry.at > Now(-HOUR.total_seconds()),
+        AuditEntry.act == deed.act.value,
+        AuditEntry.actor == deed.who.actor.value,
+        AuditEntry.number.is_not_distinct_from(deed.who.number),
+    )
     return (session.scalar(select(func.count()).where(*recent)) or 0) >= MOST_ADDRESSES
 
 

@@ -28,7 +28,9 @@ from firstdrift_server.asked import TOKEN, address_without_token
 from firstdrift_server.context import Context
 from firstdrift_server.guards import share
 from firstdrift_server.guards.origin import SAFE_METHODS
+from firstdrift_server.guards.turns import has_turn
 from firstdrift_server.sessions import Attempt, Sessions
+from firstdrift_server.turns import Turns
 from firstdrift_server.visitors import standing_of, viewer_of
 
 OPEN_PATHS = frozenset({"/health", "/ready", "/login", share.HELP})
@@ -37,6 +39,9 @@ METRICS = "/metrics"
 
 OPEN_FOLDER = "/static/"
 """What anybody may see: whether the server lives, the form, and the files that make the form look well."""
+
+LOOKED_UP_AT_ONCE = 4
+"""So many tokens that are not the owner's are looked up at a time."""
 
 OF_LOOKERS = frozenset({"/logout", share.LANGUAGE})
 """What somebody who only looks may do all the same."""
@@ -52,6 +57,7 @@ class LoginGuard:
         self.app = app
         self.sessions = sessions
         self._seen: dict[int, float] = {}
+        self._lookups = Turns(LOOKED_UP_AT_ONCE)
         self._open = OPEN_PATHS | ({METRICS} if open_metrics else set())
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -60,7 +66,9 @@ class LoginGuard:
         if scope["type"] == "http" and self.sessions is not None:
             request = Request(scope, receive)
             is_open = self._is_open(request.scope["path"])
-            if _asks_for_members(request, self.sessions):
+            if _shows_another_token(request, self.sessions):
+                response = await self._stop_in_turn(request, self.sessions, is_open=is_open)
+            elif _is_member(request, self.sessions):
                 response = await run_in_threadpool(_stop_known, request, self.sessions, is_open=is_open)
             else:
                 response = _stop(request, self.sessions, is_open=is_open)
@@ -71,6 +79,16 @@ class LoginGuard:
         member = standing_of(Request(scope)).member if scope["type"] == "http" else None
         if member is not None:
             await self._keep_seen(Request(scope), member)
+
+    async def _stop_in_turn(self, request: Request, sessions: Sessions, *, is_open: bool) -> Response | None:
+        """Look up whose token is shown, for few at a time: who guesses must not take all threads."""
+        if not await has_turn(self._lookups, request):
+            error, hint = Message.of("server.too_many_visitors"), Message.of("server.try_again_soon")
+            return error_answer(request, HTTPStatus.SERVICE_UNAVAILABLE, error, hint)
+        try:
+            return await run_in_threadpool(_stop_known, request, sessions, is_open=is_open)
+        finally:
+            self._lookups.give_back()
 
     def _is_open(self, path: str) -> bool:
         return path in self._open or path.startswith((OPEN_FOLDER, share.OPEN_FOLDER))
@@ -116,12 +134,16 @@ def local_address(wanted: str) -> str:
     return wanted if is_local else "/"
 
 
-def _asks_for_members(request: Request, sessions: Sessions) -> bool:
-    """Tell whether the database has to be asked who somebody is; the owner, with a cookie, needs none."""
-    if request.scope["path"].startswith(OPEN_FOLDER) and TOKEN not in request.query_params:
-        return False
-    is_shown = TOKEN in request.query_params or "authorization" in request.headers
-    return is_shown or sessions.number_of(sessions.session_of(request)) is not None
+def _shows_another_token(request: Request, sessions: Sessions) -> bool:
+    """Tell whether the database has to be asked whose token is shown: that of the owner is known here."""
+    shown = [request.query_params.get(TOKEN), _shown_in_header(request)]
+    return any(token is not None and not sessions.is_token(token) for token in shown)
+
+
+def _is_member(request: Request, sessions: Sessions) -> bool:
+    """Tell whether the database has to be asked whether somebody is a member still."""
+    is_file = request.scope["path"].startswith(OPEN_FOLDER)
+    return not is_file and sessions.number_of(sessions.session_of(request)) is not None
 
 
 def _stop_known(request: Request, sessions: Sessions, *, is_open: bool) -> Response | None:
@@ -192,9 +214,13 @@ def _unauthorized(request: Request) -> Response:
 
 
 def _bearer(request: Request, sessions: Sessions) -> Attempt:
+    shown = _shown_in_header(request)
+    return NOTHING_SHOWN if shown is None else sessions.attempt(request, shown)
+
+
+def _shown_in_header(request: Request) -> str | None:
     kind, _, credentials = request.headers.get("authorization", "").partition(" ")
-    shown = credentials.strip() if kind.lower() == "bearer" else ""
-    return sessions.attempt(request, shown) if shown else NOTHING_SHOWN
+    return (credentials.strip() or None) if kind.lower() == "bearer" else None
 
 
 def _too_early(request: Request, wait: int) -> Response:

@@ -1,8 +1,10 @@
 """What /metrics says, read when it is asked for."""
 
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from importlib.metadata import version
 from itertools import accumulate, product
+from pathlib import Path
 
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, ProcessCollector, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
@@ -128,5 +130,11 @@ def _size(context: Context, session: Session) -> int:
     file = file_of(context.settings.database)
     if file is None:
         return session.scalar(select(func.pg_database_size(func.current_database()))) or 0
-    parts = (file.with_name(f"{file.name}{end}") for end in ("", "-wal"))
-    return sum(part.stat().st_size for part in parts if part.exists())
+    return sum(_bytes_of(file.with_name(f"{file.name}{end}")) for end in ("", "-wal"))
+
+
+def _bytes_of(file: Path) -> int:
+    # SQLite removes the second file with its last connection.
+    with suppress(FileNotFoundError):
+        return file.stat().st_size
+    return 0
