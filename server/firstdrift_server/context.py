@@ -49,10 +49,10 @@ LISTED_AT_ONCE = 2
 """So many dumps are recognised, listed or asked for call stacks at a time."""
 
 WRITTEN_AT_ONCE = 4
-"""So many files are written at a time: one more than visitors may ask for, each in up to 200 MB."""
+"""So many files are written at a time: one more than all but the owner may ask for, each in up to 200 MB."""
 
 VISITORS_AT_ONCE: Mapping[Visit, int] = {Visit.PAGE: 8, Visit.RULES: 2, Visit.FILE: 3}
-"""So many visitors who came through links are answered at a time.
+"""So many visitors who came through links are answered at a time; files are counted with those of members.
 
 There are 40 threads and 15 connections to the database for all who ask; trying rules may take a processor
 for seconds, and writing a file for a minute.
@@ -61,8 +61,14 @@ for seconds, and writing a file for a minute.
 MEMBERS_AT_ONCE = 16
 """So many requests of members are answered at a time: most of the 40 threads stay free for the owner."""
 
+CHUNKS_AT_ONCE = 16
+"""So many parts of uploads of members come at a time, each of which is held in memory until it is whole."""
+
 TRIED_AT_ONCE = 3
-"""So many who are no visitors have rules or matches tried at a time, in the server or by its children."""
+"""So many rules or matches are tried at a time for the owner, in the server or by its children."""
+
+TRIED_BY_MEMBERS = 2
+"""So many are tried for members: fewer than there are children, so that one is left to the owner."""
 
 CHECKED_AT_ONCE = 4
 """The links of so many visitors are looked up at a time, before they take a turn."""
@@ -182,7 +188,8 @@ class Context:
         trying: child processes that try matches.
         writers: starts the processes that write files.
         turns: one is held by each visitor who is being answered.
-        members: likewise by each member; `trials` by all who have something tried.
+        members: likewise by each member; `chunks` by one who sends a part of an upload.
+        trials: likewise by the owner who has something tried; `trials_of_members` by members who do.
         checks: one is held while it is looked up what the link of a visitor opens.
         doing: what the request does that is answered, for the audit log; None for nothing of it.
         traffic: what was answered, and how fast.
@@ -218,7 +225,9 @@ class Context:
         default_factory=lambda: {visit: Turns(most) for visit, most in VISITORS_AT_ONCE.items()}
     )
     members: Turns = field(default_factory=lambda: Turns(MEMBERS_AT_ONCE))
+    chunks: Turns = field(default_factory=lambda: Turns(CHUNKS_AT_ONCE))
     trials: Turns = field(default_factory=lambda: Turns(TRIED_AT_ONCE))
+    trials_of_members: Turns = field(default_factory=lambda: Turns(TRIED_BY_MEMBERS))
     checks: Turns = field(default_factory=lambda: Turns(CHECKED_AT_ONCE))
     doing: Doing | None = None
     traffic: Traffic = field(default_factory=Traffic)
@@ -228,6 +237,11 @@ class Context:
         """The directories that may be browsed and read: the operator's, and the one of uploads."""
         uploads = self.uploads.folder
         return (*self.settings.roots, uploads) if uploads.is_dir() else self.settings.roots
+
+    @property
+    def is_for_member(self) -> bool:
+        """Whether it is a member who changes something."""
+        return self.doing is not None and self.doing.deed.who.actor is Actor.MEMBER
 
     def look(self, question: Callable[Given, Value], *given: Given.args, **named: Given.kwargs) -> Value:
         """Have a question about values of tensors answered in a child process, bounded by the roots.
@@ -275,8 +289,7 @@ class Context:
         """Give a session for what a person asks for, which is kept through a power cut, as is who did it."""
         with writing(self.engine, durable=True) as session:
             yield session
-            is_member = self.doing is not None and self.doing.deed.who.actor is Actor.MEMBER
-            require_room(session, for_member=is_member)
+            require_room(session, for_member=self.is_for_member)
             if self.doing is not None:
                 self.doing.enter(session)
         if self.doing is not None:

@@ -18,7 +18,7 @@ from firstdrift.catalogue.engine import database_url, open_engine, writing
 from firstdrift.catalogue.people.members import add_member
 from firstdrift.catalogue.sharing import notes
 from firstdrift_server.guards.turns import is_trial
-from firstdrift_server.uploads.store import MOST_COMING
+from firstdrift_server.uploads.store import MOST_COMING, MOST_OF_MEMBERS
 
 TOKEN = "a-token-that-nobody-guesses-2c91f0"  # noqa: S105
 MOST_JOBS = 20
@@ -233,17 +233,20 @@ def test_a_link_takes_so_much_text_an_hour(place: Place) -> None:
     assert visitor.ask(*note, {"author": "Li", "text": "short"}).status == 429
 
 
-def test_so_many_uploads_are_under_way_at_a_time(place: Place) -> None:
-    member = place.asker(place.member)
+def test_so_many_uploads_are_under_way_at_a_time_and_members_leave_some_to_the_owner(place: Place) -> None:
+    member, owner = place.asker(place.member), place.asker(place.owner)
     wanted = {"name": "run", "files": [{"path": "dump.json", "size": 9}]}
-    made = [member.ask("POST", "/api/v1/uploads", wanted) for _ in range(MOST_COMING + 5)]
+    made = [member.ask("POST", "/api/v1/uploads", wanted) for _ in range(MOST_OF_MEMBERS + 5)]
     assert made[-1].status == 429
     assert int(made[-1].retry or 0) > 0
-    assert f"{MOST_COMING} uploads are under way" in made[-1].text
+    assert f"{MOST_OF_MEMBERS} uploads are under way" in made[-1].text
     begun = [one.name for one in (place.data / "uploads" / ".incoming").iterdir()]
-    assert len(begun) == MOST_COMING
+    assert len(begun) == MOST_OF_MEMBERS
     assert member.ask("DELETE", f"/api/v1/uploads/{begun[0]}").status == 200
     assert member.ask("POST", "/api/v1/uploads", wanted).status == 201
+    of_owner = [owner.ask("POST", "/api/v1/uploads", wanted).status for _ in range(MOST_COMING)]
+    left = MOST_COMING - MOST_OF_MEMBERS
+    assert of_owner == [201] * left + [429] * (MOST_COMING - left)
 
 
 def test_so_many_jobs_wait_at_a_time_and_members_leave_some_to_the_owner(place: Place) -> None:

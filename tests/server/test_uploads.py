@@ -368,6 +368,45 @@ def test_what_nobody_goes_on_with_is_removed_after_days(client: TestClient, tmp_
     assert left(tmp_path) == ["kept/kept"]
 
 
+def _age(tmp_path: Path, upload: str, seconds: float) -> None:
+    then = time.time() - seconds
+    os.utime(tmp_path / f"uploads/.incoming/{upload}/upload.json", (then, then))
+
+
+def test_an_upload_that_is_paused_makes_way_for_no_other(
+    client: TestClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(store, "MOST_COMING", 2)
+    paused, _ = begin(client, {"a": b"12345"}), begin(client, {"b": b"12345"})
+    _age(tmp_path, paused, (store.KEPT_DAYS - 1) * 86400)
+    for size in (5, 2 * QUOTA):
+        refused = client.post(ROUTE, json={"files": [{"path": "c", "size": size}]})
+        assert refused.status_code == 429, refused.text
+        assert refused.json()["message"]["id"] == "uploads.many"
+    assert client.get(f"{ROUTE}/{paused}").status_code == 200
+    _age(tmp_path, paused, (store.KEPT_DAYS + 1) * 86400)
+    begin(client, {"c": b"12345"})
+    assert client.get(f"{ROUTE}/{paused}").status_code == 404
+
+
+def test_what_is_being_unpacked_is_not_removed_however_old_it_is(
+    client: TestClient, archive: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    upload = begin(client, {"run.tgz": archive})
+    send(client, upload, [archive])
+    _age(tmp_path, upload, (store.KEPT_DAYS + 1) * 86400)
+    unpack, others = archives.unpack, list[str]()
+
+    def unpack_beside_another(*given: Any) -> None:  # noqa: ANN401 (as it is called)
+        others.append(begin(client, {"other": b"12345"}))
+        unpack(*given)
+
+    monkeypatch.setattr(archives, "unpack", unpack_beside_another)
+    done = client.post(f"{ROUTE}/{upload}/complete")
+    assert (done.status_code, len(others)) == (200, 1), done.text
+    assert done.json()["state"] == "done"
+
+
 @pytest.mark.parametrize("name", ["..", "0123456789abcdeg", "%2e%2e%2froot", "x"])
 def test_an_upload_is_found_by_its_number_only(client: TestClient, name: str) -> None:
     assert client.get(f"{ROUTE}/{name}").status_code == 404

@@ -1,7 +1,8 @@
 """Let few visitors at a time be answered, so that whoever has the token is answered soon.
 
 A turn lasts until the answer is known; that of a file, until it has been sent, for it is read from the
-database meanwhile. Members take turns of their own, as do all who try other rules or other matches.
+database meanwhile. Members take turns of their own, as does the owner who tries other rules or other matches;
+a file that a member asks for is one of those of visitors, so that one more can be written for the owner.
 """
 
 import re
@@ -16,6 +17,7 @@ from starlette.types import Message as Event
 from firstdrift.wording.message import Message
 from firstdrift_server.answers import error_answer
 from firstdrift_server.context import Context
+from firstdrift_server.guards.body import UPLOADS
 from firstdrift_server.guards.origin import SAFE_METHODS
 from firstdrift_server.turns import Turns
 from firstdrift_server.visitors import Visit, kind_of_visit, viewer_of
@@ -29,6 +31,9 @@ _TRIAL = re.compile(
 )
 _PICKED = re.compile(rb"(?:^|&)(?:golden|target|preview)=")
 """What an address of the page that matches nodes has where something is tried on it."""
+
+_CHUNK = re.compile(f"{UPLOADS}/[^/]+/files/[^/]+")
+"""What may come as slowly as whoever sends it likes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +56,7 @@ class TurnGuard:
             response = error_answer(request, HTTPStatus.SERVICE_UNAVAILABLE, error, hint)
             await response(scope, receive, send)
             return
-        is_file = is_visitor and kind_of_visit(scope["path"], scope["query_string"]) is Visit.FILE
+        is_file = kind_of_visit(scope["path"], scope["query_string"]) is Visit.FILE
         with ExitStack() as held:
             held.callback(turns.give_back)
 
@@ -70,9 +75,18 @@ def _turns_for(request: Request) -> Turns | None:
     viewer, path, query = viewer_of(request), request.scope["path"], request.scope["query_string"]
     if viewer.link is not None:
         return context.turns[kind_of_visit(path, query)]
-    if is_trial(path, query):
-        return context.trials
-    return None if viewer.member is None else context.members
+    is_tried = is_trial(path, query)
+    if viewer.member is None:
+        return context.trials if is_tried else None
+    return context.trials_of_members if is_tried else _turns_of_member(context, request)
+
+
+def _turns_of_member(context: Context, request: Request) -> Turns:
+    path, query = request.scope["path"], request.scope["query_string"]
+    if kind_of_visit(path, query) is Visit.FILE:
+        return context.turns[Visit.FILE]
+    is_chunk = request.method == "PUT" and _CHUNK.fullmatch(path) is not None
+    return context.chunks if is_chunk else context.members
 
 
 def is_trial(path: str, query: bytes) -> bool:

@@ -51,7 +51,7 @@ def begin(wanted: UploadIn, context: Shared) -> StrictJSONResponse:
     """Announce an upload: one archive (zip, tar, tar.gz, tar.xz, tar.bz2), or the files of a folder."""
     files = [UploadFile(file.path, file.size) for file in wanted.files]
     name = wanted.name or files[0].path.partition("/")[0]
-    upload = context.uploads.begin(name, files)
+    upload = context.uploads.begin(name, files, for_member=context.is_for_member)
     context.about("path", name)
     headers = {"location": f"/api/v1/uploads/{upload.id}"}
     return StrictJSONResponse(upload_view(context, upload), HTTPStatus.CREATED, headers)

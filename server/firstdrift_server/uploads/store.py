@@ -51,8 +51,8 @@ MOST_UNPACKED = 200_000
 MOST_COMING, MOST_UNPACKING = 64, 4
 """So many uploads may be under way at a time, and so many are unpacked."""
 
-LEFT_SECONDS = 3600.0
-"""Where too many are under way, one of which nothing has come for so long makes way."""
+MOST_OF_MEMBERS = MOST_COMING * 4 // 5
+"""Members leave the last fifth of those under way to the owner."""
 
 LEAST_FREE = 256 << 20
 """Bytes of the disk that uploads leave free: the database lies there too."""
@@ -146,7 +146,7 @@ class Uploads:
         self._known: dict[str, tuple[int, Upload]] = {}
         self._lock, self._beginning = Lock(), Lock()
 
-    def begin(self, name: str, files: Sequence[UploadFile]) -> Upload:
+    def begin(self, name: str, files: Sequence[UploadFile], *, for_member: bool = False) -> Upload:
         """Announce an upload, for which there must be room.
 
         Raises:
@@ -164,7 +164,7 @@ class Uploads:
         upload = Upload(secrets.token_hex(8), folder_name(name), tidy, time.time())
         self.clean()
         with self._beginning, _room():
-            self._require_turn()
+            self._require_turn(MOST_OF_MEMBERS if for_member else MOST_COMING)
             self._require_room(upload.takes, len(upload.files) + len(upload.folders))
             try:
                 make_folder(self._of(upload.id) / "files")
@@ -325,7 +325,7 @@ class Uploads:
         return tuple(sorted(found, key=lambda path: -path.lstat().st_mtime))
 
     def clean(self) -> None:
-        """Remove what has been left alone for days."""
+        """Remove what has been left alone for days, but nothing that is being unpacked."""
         then = time.time() - KEPT_DAYS * 86400
         places = (f"{INCOMING}/*/{RECORD}", f"{BIN}/*")
         for path in (path for place in places for path in self.folder.glob(place)):
@@ -333,7 +333,8 @@ class Uploads:
                 if path.lstat().st_mtime >= then:
                     continue
             if path.name == RECORD and path.parent.parent.name == INCOMING:
-                self._forget(path.parent.name)
+                if path.parent.name not in self._unpacking:
+                    self._forget(path.parent.name)
             else:
                 shutil.rmtree(path, ignore_errors=True)
 
@@ -341,26 +342,23 @@ class Uploads:
         """Say how many bytes of the disk uploads can still take: what quota and disk leave, bin included."""
         make_folder(self.folder)
         waiting = sum(
-            max(0, upload.takes - taken(self._of(upload.id) / "files")) for _, upload in self._coming()
+            max(0, upload.takes - taken(self._of(upload.id) / "files")) for upload in self._coming()
         )
         free = shutil.disk_usage(self.folder).free - LEAST_FREE
         return max(0, min(self.quota - size_on_disk(self.folder), free) - waiting)
 
-    def _coming(self) -> Iterator[tuple[float, Upload]]:
-        """Give the uploads that have not arrived whole, and when anything of them came last."""
+    def _coming(self) -> Iterator[Upload]:
+        """Give the uploads that have not arrived whole."""
         for record in self.folder.glob(f"{INCOMING}/*/{RECORD}"):
             with suppress(NotInCatalogueError, FileNotFoundError):  # cancelled meanwhile
                 upload = self.get(record.parent.name)
                 if upload.landed is None:
-                    yield record.stat().st_mtime, upload
+                    yield upload
 
-    def _require_turn(self) -> None:
-        """Make sure that not too many are under way; one that was left alone makes way for a new one."""
-        coming = sorted((came, upload.id) for came, upload in self._coming())
-        if len(coming) >= MOST_COMING and coming[0][0] < time.time() - LEFT_SECONDS:
-            self._forget(coming.pop(0)[1])
-        if len(coming) >= MOST_COMING:
-            many, hint = Message.of("uploads.many", most=MOST_COMING), Message.of("uploads.finish_some")
+    def _require_turn(self, most: int) -> None:
+        """Make sure that not too many are under way; what was left alone for days is none any more."""
+        if sum(1 for _ in self._coming()) >= most:
+            many, hint = Message.of("uploads.many", most=most), Message.of("uploads.finish_some")
             raise QuotaError(many, seconds=60.0, hint=hint)
 
     def _require_room(self, takes: int, entries: int) -> None:
