@@ -1,7 +1,16 @@
 """firstdrift in a browser window, and everything that the browser had to complain of."""
 
-from playwright.sync_api import ConsoleMessage, Dialog, Page
+from collections.abc import Callable
+from functools import wraps
+from typing import Concatenate, ParamSpec, TypeVar
 
+from playwright.sync_api import ConsoleMessage, Dialog, Locator, Page
+
+Of = TypeVar("Of")
+Given = ParamSpec("Given")
+Result = TypeVar("Result")
+
+ACTIONS = ("check", "click", "fill", "hover", "press", "select_option", "set_input_files", "uncheck")
 WATCH = """
 window.violations = [];
 document.addEventListener("securitypolicyviolation", (event) => {
@@ -46,3 +55,26 @@ class Dashboard:
     def _dialog(self, dialog: Dialog) -> None:
         self.complaints.append(f"dialog: {dialog.message}")
         dialog.dismiss()
+
+
+def wait_before_acting() -> None:
+    """From now on, act only on pages that are loaded, as people do.
+
+    A page that a link led to can be read before its modules run, and what is typed, chosen or clicked before
+    that is lost.
+    """
+    for name in ACTIONS:
+        setattr(Locator, name, _on_a_loaded_page(getattr(Locator, name), lambda locator: locator.page))
+    for name in ("keyboard", "mouse"):
+        setattr(Page, name, property(_on_a_loaded_page(getattr(Page, name).fget, lambda page: page)))
+
+
+def _on_a_loaded_page(
+    action: Callable[Concatenate[Of, Given], Result], page_of: Callable[[Of], Page]
+) -> Callable[Concatenate[Of, Given], Result]:
+    @wraps(action)
+    def act(of: Of, *args: Given.args, **options: Given.kwargs) -> Result:
+        page_of(of).wait_for_load_state("load")
+        return action(of, *args, **options)
+
+    return act

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from dashboard import Dashboard
+from dashboard import Dashboard, wait_before_acting
 from hostile_dump import write_hostile_dumps
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 from serving import serving
@@ -29,6 +29,7 @@ expect.set_options(timeout=20_000)
 
 @pytest.fixture(scope="session")
 def browser() -> Iterator[Browser]:
+    wait_before_acting()
     with sync_playwright() as playwright:
         playwrights_own = playwright.chromium.executable_path
         chromium = next(filter(None, map(shutil.which, (*NAMES, playwrights_own))), None)
