@@ -19,7 +19,8 @@ from firstdrift.verdict.movable_thresholds import Thresholds
 from firstdrift.verdict.tokens import drift_limit, least_bad_output
 from firstdrift.wording.message import Message
 
-_OF_ERRORS = frozenset({"relative_l2", "worst_row_relative_l2", "error_bound"})
+OF_ERRORS = frozenset({"relative_l2", "worst_row_relative_l2", "error_bound"})
+"""The metrics that our own rules hold against a limit: what is above it fails."""
 
 
 class Limit(Struct, frozen=True):
@@ -49,7 +50,7 @@ def limit_of_outputs(
     known = tuple(judged)
     own = _by_own_rules(known)
     if own:
-        return _of_own(own, first_bad) if metric in _OF_ERRORS else None
+        return _of_own(own, first_bad) if metric in OF_ERRORS else None
     return _of_tool(metric, known[0].rules, known[0].limits, known) if known else None
 
 

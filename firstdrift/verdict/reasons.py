@@ -31,10 +31,11 @@ def weights(case: Case) -> Reasons:
     """Say which parameter differs, and whether the output does."""
     evidence, error = case.evidence, case.error
     pair = evidence.plan.pairs[error.parameter_pair or 0].target
-    name = pair.key if pair.role is Role.PARAMETER else pair.label
+    is_named = pair.role is Role.PARAMETER
+    name, differs = (pair.key, "parameter_differs") if is_named else (pair.label, "weight_differs")
     amount = _size(evidence, error.parameter, error.parameter_pair)
     has_number = error.parameter is not None and math.isfinite(error.parameter)
-    what = Message.of(f"reason.parameter_differs{'_by' if has_number else ''}", name=name, size=amount)
+    what = Message.of(f"reason.{differs}{'_by' if has_number else ''}", name=name, size=amount)
     why = _optimizer(case)
     if error.output is None:
         return (what, *why)

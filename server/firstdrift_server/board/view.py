@@ -119,6 +119,7 @@ class BoardRow(ComparisonSummary, frozen=True, kw_only=True):
 
     Attributes:
         is_unnamed: something is bad, and no node can be named.
+        inputs_differ: the runs were given different inputs.
         first_address: where the first bad node is seen.
         before: the run that it is held against.
         alike: so many more look like it, and are left out.
@@ -129,6 +130,7 @@ class BoardRow(ComparisonSummary, frozen=True, kw_only=True):
     first_bad_short: str | None
     first_bad_direction: Direction | None
     is_unnamed: bool
+    inputs_differ: bool
     first_address: str | None
     before: int | None
     cells: list[Cell | None]
@@ -300,6 +302,7 @@ def _row(line: Line, columns: Sequence[Key], *, alike: int) -> BoardRow:
         first_bad_short=name and _short(name),
         first_bad_direction=node.direction if node else None,
         is_unnamed=name is None and any(cell.is_bad for cell in cells),
+        inputs_differ=bool(line.comparison.findings and line.comparison.findings.input_differs),
         first_address=_first_address(line.comparison.id, node, cells) if node else None,
         before=line.before,
         cells=list(map(line.cells.get, columns)),

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from firstdrift.catalogue.comparisons.slice_pairs import SlicePair
 from firstdrift.groups import gathered, known
 from firstdrift.model.slice import Coordinates
-from firstdrift.verdict.judgement import Findings
-from firstdrift.verdict.limit import Limit, limit_of_outputs
+from firstdrift.verdict.judgement import Findings, Verdict
+from firstdrift.verdict.limit import OF_ERRORS, Limit, limit_of_outputs
 from firstdrift.wording.message import Message
 from firstdrift_frontend.metric_names import CHARTED
 from firstdrift_server.parts.sentence import Places
@@ -32,6 +32,7 @@ class Cell:
         state: its verdict, or "input differs".
         is_first_bad: it holds the first bad token or the first bad node.
         value: the chosen metric; None if it is not known of this slice.
+        is_inside: it fails although this output is within the limit: the error is inside the model.
     """
 
     slice: int
@@ -40,6 +41,7 @@ class Cell:
     state: str
     is_first_bad: bool
     value: float | None
+    is_inside: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +80,11 @@ class Strip:
         return "statistics" if "error_bound" in known and "relative_l2" not in known else "data"
 
     @property
+    def has_inside(self) -> bool:
+        """True if a cell fails by an error that does not reach its output."""
+        return any(cell.is_inside for line in self.lines for cell in line.cells)
+
+    @property
     def states(self) -> frozenset[str]:
         """The states that cells are in."""
         return frozenset(cell.state for line in self.lines for cell in line.cells)
@@ -90,15 +97,18 @@ def strip_of(slices: Sequence[SlicePair], findings: Findings | None, wanted: str
     axis = next((name for name in AXES if len({getattr(pair.target, name) for pair in slices}) > 1), "token")
     marked = _Marked.of(slices, findings)
     judged = [pair.judgement for pair in slices]
-    lines = gathered((_others(pair.target, axis), _cell(pair, axis, metric, marked)) for pair in slices)
+    first_bad = findings.first_bad_token if findings else None
+    limit = limit_of_outputs(metric, judged, first_bad) if metric else None
+    ceiling = limit.value if limit and metric in OF_ERRORS else None
+    lines = gathered(
+        (_others(pair.target, axis), _cell(pair, axis, metric, marked, ceiling)) for pair in slices
+    )
     return Strip(
         axis=axis,
         metric=metric,
         metrics=metrics,
         lines=tuple(Line(label, tuple(cells)) for label, cells in lines.items()),
-        threshold=limit_of_outputs(metric, judged, findings.first_bad_token if findings else None)
-        if metric
-        else None,
+        threshold=limit,
         of_logits=any(pair.judgement.logits_recorded for pair in slices),
     )
 
@@ -142,15 +152,18 @@ class _Marked:
         return INPUT_DIFFERS if pair.position in self.input_differs else str(pair.verdict)
 
 
-def _cell(pair: SlicePair, axis: str, metric: str | None, marked: _Marked) -> Cell:
+def _cell(pair: SlicePair, axis: str, metric: str | None, marked: _Marked, ceiling: float | None) -> Cell:
     coordinate = getattr(pair.target, axis)
+    state = marked.state(pair)
+    value = metrics_of(pair).get(metric) if metric is not None else None
     return Cell(
         slice=pair.position,
         label=str(pair.position if coordinate is None else coordinate),
         title=pair.target.name(),
-        state=marked.state(pair),
+        state=state,
         is_first_bad=pair.position in marked.first_bad,
-        value=metrics_of(pair).get(metric) if metric is not None else None,
+        value=value,
+        is_inside=state == Verdict.ERROR and ceiling is not None and value is not None and value <= ceiling,
     )
 
 
