@@ -30,6 +30,7 @@ PAGES = (
     *("api/v1/comparisons/{c}/slices/0/rows/{row}/tensors/0", "c/{c}/s/0/graph", "dumps/1", "dumps/2"),
     *("dumps/1/s/0/tree", "dumps/2/s/0/n/{row}", "api/v1/dumps/1", "browse?path=", "c/{c}/s/0/n/{row}?t=0"),
 )
+ENDED = ("done", "failed")
 NAMED = {200, 303, 400, 404, 409, 413, 422, 503, 507}
 """A value, or an error with a name; 500 is none."""
 
@@ -143,11 +144,12 @@ def test_a_dump_that_changes_while_it_is_used_is_an_answer(
         first = compared(client, asked)
         before = psutil.Process(server.process.pid).children()
         with golden, target:
-            answers, states = used(client, asked, time.monotonic() + SECONDS, known=first["id"])
+            answers, states, begun = used(client, asked, time.monotonic() + SECONDS, known=first["id"])
         changes = golden.done + target.done
         assert alive(before), "a process died"
         assert set(answers) <= NAMED, answers
-        assert states.keys() <= {"done", "failed"}
+        wait_until(lambda: all(state_of(client, one) in ENDED for one in begun), 200)
+        states.update(state_of(client, one) for one in begun)
         golden.all_back()
         target.all_back()
         wait_until(lambda: says_that_it_changed(client, first), 60)
@@ -173,7 +175,7 @@ def says_that_it_changed(client: Client, first: dict[str, Any]) -> bool:
 def compared(client: Client, asked: dict[str, str]) -> dict[str, Any]:
     made = client.data("POST", "/api/v1/comparisons", asked)["id"]
     place = f"/api/v1/comparisons/{made}"
-    wait_until(lambda: client.data("GET", place)["state"] in ("done", "failed"), 200)
+    wait_until(lambda: client.data("GET", place)["state"] in ENDED, 200)
     found: dict[str, Any] = client.data("GET", place)
     assert found["state"] == "done", found["job"]
     return found
@@ -181,13 +183,16 @@ def compared(client: Client, asked: dict[str, str]) -> dict[str, Any]:
 
 def used(
     client: Client, asked: dict[str, str], until: float, *, known: int
-) -> tuple[Counter[int], Counter[str]]:
-    """Look at pages and have the dumps compared until a time; give statuses of answers, states of jobs."""
+) -> tuple[Counter[int], Counter[str], list[int]]:
+    """Look at pages and have the dumps compared until a time.
+
+    Give statuses of answers, states of the comparisons that ended, and those that go on.
+    """
     answers: Counter[int] = Counter()
     open_ones: list[int] = []
     states: Counter[str] = Counter()
     row = 0
-    while time.monotonic() < until or open_ones:
+    while time.monotonic() < until:
         row = (row + 7) % 60
         for page in PAGES:
             comparison = open_ones[0] if open_ones and row % 2 else known
@@ -195,16 +200,15 @@ def used(
             answers[status] += 1
             assert b"nothing that may be read" not in body
             assert b"root:x:0:0" not in body
-        if len(open_ones) < 2 and time.monotonic() < until:
+        if len(open_ones) < 2:
             status, body = client.ask("POST", "/api/v1/comparisons", asked)
             answers[200 if status == 201 else status] += 1
             if status == 201:
                 open_ones.append(json_of(body)["id"])
-        states.update(over := [state_of(client, one) for one in open_ones])
-        open_ones = [
-            one for one, state in zip(open_ones, over, strict=True) if state not in ("done", "failed")
-        ]
-    return answers, Counter({state: states[state] for state in ("done", "failed") if states[state]})
+        now = {one: state_of(client, one) for one in open_ones}
+        states.update(state for state in now.values() if state in ENDED)
+        open_ones = [one for one, state in now.items() if state not in ENDED]
+    return answers, states, open_ones
 
 
 def state_of(client: Client, comparison: int) -> str:

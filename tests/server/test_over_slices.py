@@ -171,6 +171,26 @@ def test_cells_of_the_board_have_their_error_and_a_line_of_their_layers(client: 
     assert page.count('class="picture spark"') == 8
 
 
+def test_a_slice_that_fails_inside_says_so_where_its_output_does_not(client: TestClient) -> None:
+    page = client.get(f"/c/{RANKS}", headers=HTML).text
+    tiles = re.findall(r'<a class="cell-link v-([a-z-]+)(.*?)</a>', page, re.DOTALL)
+    assert [(state, 'data-says="inside"' in tile) for state, tile in tiles] == [
+        ("input-differs", False),
+        ("error", True),
+    ]
+    assert page.count('data-says="inside-means"') == 1
+    tokens = client.get(f"/c/{TOKENS}", headers=HTML).text
+    assert "cell-link v-error" in tokens, "there the output fails"
+    assert "inside-means" not in tokens
+
+
+def test_the_board_says_that_inputs_differ_where_no_node_can_be_named(client: TestClient) -> None:
+    rows = {row["id"]: row for row in client.get("/board.json").json()["rows"]}
+    assert {number: row["inputs_differ"] for number, row in rows.items()} == {TOKENS: False, RANKS: True}
+    page = client.get("/board", headers=HTML).text
+    assert re.findall(r'data-says="unnamed" title="[^"]*">(.*?)</a>', page) == ["input differs"]
+
+
 def test_a_line_of_layers_has_two_ends() -> None:
     assert spark_of(Profile(0.1, (0.1, None), 0.01)) is None
     drawn = spark_of(Profile(0.1, (1e-6, None, 0.1), 1e-3))

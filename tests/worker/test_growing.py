@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from messages import ids_of, place
-from sqlalchemy import Engine, text
+from sqlalchemy import Engine, text, update
 from working import ask_to_compare, compare_with_worker, wait_for_comparison, wait_until, worker
 from writers import Writer
 
@@ -26,8 +26,9 @@ from firstdrift.catalogue.dumps import following
 from firstdrift.catalogue.dumps.jobs import last_job, newest_index, read_dump_later
 from firstdrift.catalogue.dumps.records import IndexedSlice, load_dump, load_slice, slices_of_dump
 from firstdrift.catalogue.engine import open_engine, reading, writing
+from firstdrift.catalogue.jobs.queue import jobs_before
 from firstdrift.catalogue.migrate import upgrade
-from firstdrift.catalogue.tables import JobState
+from firstdrift.catalogue.tables import ComparisonEntry, JobState
 from firstdrift.dumps import growth
 from firstdrift_worker import indexing
 
@@ -228,6 +229,26 @@ def test_a_comparison_goes_on_from_what_was_compared(
             assert ids.items() <= now.items(), "what was compared before was compared again"
             ids = now
     assert whole.findings == compare(golden, target).findings
+
+
+def test_what_is_new_of_a_dump_waits_behind_what_people_have_asked_for(
+    both: Engine, unpacked: Unpacked
+) -> None:
+    """Else a dump that changes again and again, and is compared often, keeps all others waiting for ever."""
+    golden, target = unpacked(STEPS) / "golden", unpacked(STEPS) / "target"
+    follower = ask_to_compare(both, golden, target)
+    with worker(address_of(both)):
+        wait_for_comparison(both, follower)
+    asked = ask_to_compare(both, golden, golden)
+    with writing(both) as session:
+        session.execute(update(ComparisonEntry).values(follows=True, target_files="as it was before"))
+        dump = newest_index(session, target)
+        assert dump is not None
+        assert following.go_on(session, dump) == [follower]
+    with reading(both) as session:
+        jobs = [get_comparison(session, one).job for one in (asked, follower)]
+        assert [job.state for job in jobs] == [JobState.QUEUED] * 2
+        assert [jobs_before(session, job) for job in jobs] == [0, 1]
 
 
 def test_what_comes_in_between_is_judged_with_all_that_follows(

@@ -301,7 +301,9 @@ def _stop(session: Session, comparison_id: int) -> None:
     request_cancel(session, get_comparison(session, comparison_id).job.id)
 
 
-def compare_again(session: Session, comparison_id: int, rules: str | Judging | None = None) -> int:
+def compare_again(
+    session: Session, comparison_id: int, rules: str | Judging | None = None, *, priority: int = INTERACTIVE
+) -> int:
     """Make the results of a comparison again, under other rules if given; return the id of the job.
 
     The name of a rule set leaves thresholds and baseline as they are.
@@ -318,10 +320,10 @@ def compare_again(session: Session, comparison_id: int, rules: str | Judging | N
         _require_rules(judging["rules"])
     _stop(session, comparison_id)
     _change(session, comparison_id, revision=ComparisonEntry.revision + 1, **judging)
-    return enqueue(session, COMPARE, comparison_id, priority=INTERACTIVE)
+    return enqueue(session, COMPARE, comparison_id, priority=priority)
 
 
-def compare_what_is_new(session: Session, comparison_id: int) -> int:
+def compare_what_is_new(session: Session, comparison_id: int, *, priority: int = INTERACTIVE) -> int:
     """Compare what there is of the dumps by now; return the id of the job, an open one if there is one.
 
     What was said of slices that are as they were, and have no new one before them, stays. With a baseline all
@@ -332,8 +334,8 @@ def compare_what_is_new(session: Session, comparison_id: int) -> int:
     if not known.job.is_over and not known.job.cancel_requested:
         return known.job.id
     if known.options.baseline is not None or not known.job.is_over:
-        return compare_again(session, comparison_id)
-    return enqueue(session, COMPARE, comparison_id, priority=INTERACTIVE)
+        return compare_again(session, comparison_id, priority=priority)
+    return enqueue(session, COMPARE, comparison_id, priority=priority)
 
 
 _JUST_INDEXED = 3600.0

@@ -76,7 +76,10 @@ def let_follow(session: Session, comparison_id: int, growing: Iterable[Path]) ->
 
 
 def go_on(session: Session, dump_id: int) -> list[int]:
-    """Let the comparisons that follow a dump compare what is new; return their ids."""
+    """Let the comparisons that follow a dump compare what is new; return their ids.
+
+    They wait behind what people have asked for: a dump that changes without end must keep nobody waiting.
+    """
     files = select(DumpEntry.fingerprint).where(DumpEntry.id == dump_id).scalar_subquery()
     one = ComparisonEntry
     golden = (one.golden_id == dump_id) & (one.golden_files != files)
@@ -84,7 +87,7 @@ def go_on(session: Session, dump_id: int) -> list[int]:
     wanted = select(one.id).where(one.follows, one.deleted_at.is_(None), or_(golden, target))
     found = list(session.scalars(wanted.order_by(one.id)))
     for comparison_id in found:
-        compare_what_is_new(session, comparison_id)
+        compare_what_is_new(session, comparison_id, priority=0)
     return found
 
 
