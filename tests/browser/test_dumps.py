@@ -38,6 +38,7 @@ def test_a_dump_is_read_walked_by_keys_and_a_statistic_followed_over_tokens(
     page.keyboard.press("Enter")
     expect(selected).to_contain_text("lm_head")
     expect(page.locator("#panel h2")).to_contain_text("lm_head")
+    expect(selected).to_be_focused()
     page.keyboard.press("Enter")
     page.wait_for_url(re.compile(r"/s/2/n/\d+"))
     expect(page.locator("#trend-chart .main-svg").first).to_be_visible()
