@@ -168,12 +168,17 @@ def _judge_all(
     progress: Callable[[Progress], None],
     positions: Sequence[int],
 ) -> None:
-    """Judge pairs of slices, side by side where that is sooner done: the first one tells."""
+    """Judge pairs of slices, side by side where that is sooner done: the first one tells.
+
+    The last ones, too few for all lanes, are measured one after the other by all processes if that is sooner
+    done than by one each.
+    """
     since = time.monotonic()
     session.run(positions[:1])
     left = positions[1:]
-    seconds = (time.monotonic() - since) * len(left)
-    if not copies_allowed() or storage.has_hooks or len(left) < _FEWEST or seconds < _WORTH_LANES:
+    first = time.monotonic() - since
+    is_short = first * len(left) < _WORTH_LANES
+    if not copies_allowed() or storage.has_hooks or len(left) < _FEWEST or is_short:
         session.run(left)
         return
     from firstdrift.comparison.side_by_side import SideBySide, serve, started
@@ -181,6 +186,9 @@ def _judge_all(
 
     processes = copies_allowed() + 1
     count = min(processes, len(left))
+    odd = len(left) % count
+    in_a_lane = first + (processes - 1) * storage.shared_seconds
+    divided = len(left) - odd if odd * first <= in_a_lane and storage.shared_seconds else len(left)
 
     def work(line: "Connection") -> None:
         allow_copies(processes // count - 1)
@@ -188,7 +196,8 @@ def _judge_all(
 
     with started(lambda: CopyLane(work), count) as lanes:
         tell = _measuring(progress, len(left) + 1)
-        session.run(SideBySide(session, storage, lanes, storage.places(), tell).run(left))
+        session.run(SideBySide(session, storage, lanes, storage.places(), tell).run(left[:divided]))
+    session.run(left[divided:])
 
 
 def _judge_elsewhere(

@@ -1,5 +1,6 @@
 """The storage of a comparison of two dumps: slices are read from them, matched and measured."""
 
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
@@ -25,7 +26,7 @@ from firstdrift.matching.plan import SlicePairing, SlicePlan, TensorPair
 from firstdrift.metrics.measurement import Measurement
 from firstdrift.model.slice import Coordinates, Slice, SliceListing
 from firstdrift.parallel.slices import read_slice
-from firstdrift.processes.copies import share_work
+from firstdrift.processes.copies import copies_allowed, share_work
 from firstdrift.processes.packed import pack, unpack
 from firstdrift.verdict.baseline import Noise
 
@@ -58,7 +59,11 @@ class Handed(Struct, frozen=True):
 
 
 class FromDumps(InMemory):
-    """Pairs of slices of which nothing is known: they are read, matched and measured."""
+    """Pairs of slices of which nothing is known: they are read, matched and measured.
+
+    Attributes:
+        shared_seconds: how long the last pair was measured by several processes; 0 if by this one alone.
+    """
 
     def __init__(
         self,
@@ -75,6 +80,7 @@ class FromDumps(InMemory):
         super().__init__(options, additions, noise, details=details)
         self._details, self._is_lane = details, False
         self._readers, self._pairs, self._progress = readers, pairing.pairs, progress
+        self.shared_seconds = 0.0
 
     def read(self, position: int) -> tuple[Slice, Slice] | None:
         """Read a pair of slices; None if one is damaged."""
@@ -109,7 +115,9 @@ class FromDumps(InMemory):
         tell(0)
         compiling = partial(self._progress, Progress("compiling", position, slices))
         if _prepare(sizes, slices - position, compiling):
+            since = time.monotonic()
             batches = share_work(measure_batch, list[Measurement], count, tell)
+            self.shared_seconds = time.monotonic() - since if copies_allowed() else 0.0
         else:
             batches = list(map(measure_batch, range(count)))
         places = chain.from_iterable(largest_first[at::count] for at in range(count))

@@ -6,7 +6,7 @@ import shutil
 import signal
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ import psutil
 import pytest
 
 from firstdrift.comparison import compare as comparing
-from firstdrift.comparison import side_by_side, slice_results
+from firstdrift.comparison import from_dumps, side_by_side, slice_results
 from firstdrift.comparison.compare import compare_dumps
 from firstdrift.comparison.from_dumps import FromDumps, Progress
 from firstdrift.comparison.rematch import preview
@@ -89,6 +89,34 @@ def test_the_answer_is_the_same_with_any_number_of_lanes(
     judged = [at.slices_done for at in told if at.stage == "measuring"]
     assert judged == sorted(judged)
     assert told[-1] == Progress("done", len(together.slices), len(together.slices))
+
+
+@pytest.mark.parametrize(("processes", "in_lanes_are"), [(2, 6), (3, 6), (8, 7)])
+def test_the_last_slices_are_shared_where_they_are_too_few_for_all_lanes(
+    dumps: Dumps,
+    divided: Callable[[int], None],
+    monkeypatch: pytest.MonkeyPatch,
+    processes: int,
+    in_lanes_are: int,
+) -> None:
+    alone = answer(in_lanes(dumps))
+    monkeypatch.setattr(from_dumps, "_WORTH_SHARING", 1)
+    share, run = from_dumps.share_work, SideBySide.run
+    dealt: list[int] = []
+
+    def count(self: SideBySide, positions: Sequence[int]) -> list[int]:
+        dealt.append(len(positions))
+        return run(self, positions)
+
+    def share_for_long(*given: Any) -> list[Any]:  # noqa: ANN401
+        time.sleep(0.3)
+        return share(*given)
+
+    monkeypatch.setattr(SideBySide, "run", count)
+    monkeypatch.setattr(from_dumps, "share_work", share_for_long)
+    divided(processes)
+    assert answer(in_lanes(dumps)) == alone
+    assert dealt == [in_lanes_are]
 
 
 SEVERAL = [
