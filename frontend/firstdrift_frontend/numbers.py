@@ -6,11 +6,13 @@ short(0.9999863)     ─▶  "0.999986"    (what is short of one counts, as in a
 short(1 - 3e-14)     ─▶  "1 - 3e-14"
 short(151936.0)      ─▶  "151,936"
 exact(1.2345e-05)    ─▶  "1.2345e-05"
+error(0.0148)        ─▶  "1.48 %"      (relative errors, in sentences and tables alike)
 """
 
 import math
 
 DASH = "\N{EN DASH}"
+NO_BREAK = "\N{NO-BREAK SPACE}"
 PLAIN = 1e-3, 1e6
 """Magnitudes between these are written without an exponent."""
 
@@ -56,6 +58,23 @@ def exact(value: float | None) -> str:
     if math.isinf(value):
         return "∞" if value > 0 else "-∞"
     return repr(value)
+
+
+def error(value: float | None) -> str:
+    """Write a relative error as a percentage with three significant digits: "1.48 %", "1.91e-4 %"."""
+    if value is None or not math.isfinite(value):
+        return short(value)
+    percent = 100 * value
+    is_plain = PLAIN[0] <= abs(percent) < PLAIN[1]
+    written = f"{percent:,.{_decimals(percent)}f}" if is_plain else _as_power(percent, 2)
+    return f"{written if value else 0}{NO_BREAK}%"
+
+
+def error_power(power: int) -> str:
+    """Write a power of ten as a relative error, as axes have it: -2 is "1 %", -6 is "1e-4 %"."""
+    percent = power + 2
+    written = f"{10.0**percent:g}" if PLAIN[0] <= 10.0**percent < PLAIN[1] else f"1e{percent}"
+    return f"{written}{NO_BREAK}%"
 
 
 def share(value: float | None) -> str:

@@ -21,11 +21,11 @@ from firstdrift.strict_json import to_json
 from firstdrift.verdict.judgement import InputDifference
 from firstdrift.wording.message import VERBATIM, Message
 from firstdrift.wording.phrases import holds
+from firstdrift.wording.text import Piece, pieces_of, rule_text, text_of, word
 from firstdrift.wording.text import number as number_in_text
-from firstdrift.wording.text import pieces_of, rule_text, text_of, word
 from firstdrift_frontend import TEMPLATES, assets, numbers
 from firstdrift_frontend.languages import LANGUAGES, SOURCE, load_language
-from firstdrift_frontend.metric_names import METRICS
+from firstdrift_frontend.metric_names import METRICS, write
 from firstdrift_frontend.shades import size_of
 from firstdrift_frontend.shown_classes import shown_class
 
@@ -97,11 +97,16 @@ def _environment(language: str, *, spells: bool = False) -> Environment:
         "words_of": partial(words_of, language=language),
         "unless_in": unless_in,
         "not_yet_in": not_yet_in,
-        "pieces": lambda linked: pieces_of(linked.message, linked.links, language),
+        "pieces": lambda linked: pieces(linked.message, linked.links, language),
         "rule": partial(rule_named, language=language),
         "number": number,
         "percent": partial(number, write=partial(number_in_text, format_spec="percent")),
         "factor": partial(number, write=numbers.factor),
+        "error": partial(number, write=numbers.error),
+        "error_text": numbers.error,
+        "error_power": numbers.error_power,
+        "metric": lambda value, name: number(value, partial(write, name=name)),
+        "metric_text": write,
         "short": numbers.short,
         "exact": numbers.exact,
         "bar": size_of,
@@ -133,8 +138,18 @@ def _environment(language: str, *, spells: bool = False) -> Environment:
 
 
 def said(message: Message | str | None, language: str = SOURCE) -> str:
-    """Put a message into words; a name stays as it is, None is nothing."""
-    return text_of(message, language) if isinstance(message, Message) else message or ""
+    """Put a message into words, no line of which begins with "%"; a name stays as it is, None is nothing."""
+    return whole_numbers(text_of(message, language)) if isinstance(message, Message) else message or ""
+
+
+def whole_numbers(text: str) -> str:
+    """Keep a percent sign on the line of its number."""
+    return text.replace(" %", f"{numbers.NO_BREAK}%")
+
+
+def pieces(message: Message, links: Mapping[str, str], language: str = SOURCE) -> list[Piece]:
+    """Put a message into words likewise, some gaps of which are links."""
+    return [Piece(whole_numbers(text), address) for text, address in pieces_of(message, links, language)]
 
 
 def words_of(names: Iterable[str], room: str, language: str = SOURCE) -> list[str]:

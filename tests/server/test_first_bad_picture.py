@@ -18,7 +18,7 @@ def test_what_is_no_finite_number_is_beyond_any_limit_and_no_lower_bound(error: 
 def test_without_a_limit_no_finite_error_is_beyond_it() -> None:
     assert not is_beyond(0.5, None)
     assert not is_beyond(0.5, 0.5)
-    assert error_text(0.5, [MeasurementKind.STATISTICS]) == "≥ 0.500"
+    assert error_text(0.5, [MeasurementKind.STATISTICS]) == "≥ 50.0\N{NO-BREAK SPACE}%"
 
 
 def test_the_way_back_to_a_rule_set_stays_while_somebody_looks_around() -> None:

@@ -19,7 +19,7 @@ def test_every_verdict_class_and_term_is_explained(client: TestClient) -> None:
     known = client.get("/help.json").json()
     assert {one["name"] for one in known["verdicts"]} == {*map(str, Verdict), "unmatched"}
     assert {one["name"] for one in known["classes"]} >= set(map(str, NodeClass))
-    page = unescape(client.get("/help", headers=HTML).text)
+    page = unescape(client.get("/help", headers=HTML).text).replace("\N{NO-BREAK SPACE}", " ")
     for one in (*known["verdicts"], *known["classes"], *(term for group in known["terms"] for term in group)):
         said = one["meaning"]["text"]
         assert said[0].upper() + said[1:] in page

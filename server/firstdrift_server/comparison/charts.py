@@ -8,8 +8,7 @@ import math
 from collections.abc import Sequence
 from typing import Any, TypeGuard
 
-from firstdrift_frontend.metric_names import METRICS
-from firstdrift_frontend.numbers import exact
+from firstdrift_frontend.metric_names import METRICS, write
 from firstdrift_server.comparison.strip import Line, Strip
 
 SCALES = ("log", "linear")
@@ -36,7 +35,7 @@ def strip_chart(strip: Strip, scale: str | None = None) -> dict[str, Any] | None
         cell.value for line in strip.lines for cell in line.cells if _is_drawable(cell.value, logarithmic)
     ]
     low, high = _edges(values + limits, logarithmic=logarithmic)
-    traces = [_trace(line, low, high, logarithmic) for line in strip.lines]
+    traces = [_trace(line, strip.metric, (low, high), logarithmic) for line in strip.lines]
     return {
         "traces": traces,
         "threshold": {"value": strip.threshold.value, "meaning": strip.threshold.meaning}
@@ -44,18 +43,19 @@ def strip_chart(strip: Strip, scale: str | None = None) -> dict[str, Any] | None
         else None,
         "x_title": strip.axis.replace("_", " "),
         "y_title": metric.label,
+        "is_error": metric.is_error,
         "logarithmic": logarithmic,
         "range": [low, high],
     }
 
 
-def _trace(line: Line, low: float, high: float, logarithmic: bool) -> dict[str, Any]:
+def _trace(line: Line, metric: str, edges: tuple[float, float], logarithmic: bool) -> dict[str, Any]:
     shown = [cell for cell in line.cells if cell.value is not None]
     return {
         "name": line.label,
         "x": [cell.label for cell in shown],
-        "y": [_drawn(cell.value or 0.0, low, high, logarithmic) for cell in shown],
-        "exact": [exact(cell.value) for cell in shown],
+        "y": [_drawn(cell.value or 0.0, *edges, logarithmic) for cell in shown],
+        "shown": [write(cell.value, metric) for cell in shown],
         "state": [cell.state for cell in shown],
         "at_edge": [not _is_drawable(cell.value, logarithmic) for cell in shown],
         "slice": [cell.slice for cell in shown],

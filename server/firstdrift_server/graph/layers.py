@@ -233,12 +233,12 @@ def _edges_at(edges: Iterable[Edge], rows: Collection[int]) -> list[EdgeView]:
 def error_text(error: float | None, measured_from: Collection[MeasurementKind]) -> str:
     """Write an error as it is read: from statistics it is a lower bound, and digests tell no number."""
     if error is None or MeasurementKind.DATA in measured_from:
-        return numbers.short(error)
+        return numbers.error(error)
     if MeasurementKind.STATISTICS in measured_from:
-        return f"≥ {numbers.short(error)}" if error and math.isfinite(error) else numbers.short(error)
+        return f"≥ {numbers.error(error)}" if error and math.isfinite(error) else numbers.error(error)
     if MeasurementKind.DIGEST in measured_from:
         return "≠" if error else "="
-    return numbers.short(error)
+    return numbers.error(error)
 
 
 def level_of(error: float | None, limit: float) -> int | None:

@@ -24,7 +24,7 @@ function traces(chart) {
     name: trace.name.text,
     x: trace.x,
     y: trace.y,
-    customdata: trace.slice.map((/** @type {number} */ slice, /** @type {number} */ i) => [slice, trace.exact[i], word(trace.state[i])]),
+    customdata: trace.slice.map((/** @type {number} */ slice, /** @type {number} */ i) => [slice, trace.shown[i], word(trace.state[i])]),
     line: { color: colour("line-strong"), width: 1.5, dash: DASHES[number % DASHES.length] },
     marker: markers(trace),
     hovertemplate: `${word(chart.x_title)} %{x}: %{customdata[1]}<br>%{customdata[2]}<extra></extra>`,
@@ -67,7 +67,9 @@ const drawIn = (target) => ({ chart }) => {
   target.classList.toggle("is-empty", !chart);
   if (!chart) return;
   const [low, high] = chart.range;
-  const scale = chart.logarithmic ? decades(low, high) : { type: "linear", range: [low, high] };
+  const scale = chart.logarithmic
+    ? decades(low, high, chart.is_error)
+    : { type: "linear", range: [low, high], ...(chart.is_error ? { tickformat: ",.3~%" } : {}) };
   return react(target, traces(chart), {
     showlegend: chart.traces.length > 1,
     xaxis: axis(word(chart.x_title), { type: "category", showgrid: false, tickangle: 0, nticks: 16 }),

@@ -1,7 +1,7 @@
 // The map of layers as it is now: what is drawn, and where somebody points.
 
 import { say } from "../lib/notice.js";
-import { short, sources, word } from "../lib/plot.js";
+import { error as written, sources, word } from "../lib/plot.js";
 
 /** @typedef {import("./heat_cells.js").Cell} Cell */
 
@@ -53,7 +53,7 @@ export function addressOf([row, column]) {
 function describeError(error) {
   if (error === null) return say("error unknown");
   if (sources().from === "digest") return error === 0 ? say("equal") : say("differs");
-  const shown = { error: short(error) };
+  const shown = { error: written(error) };
   return sources().from === "statistics" ? say("output error at least {error}", shown) : say("output error {error}", shown);
 }
 

@@ -2,7 +2,7 @@
 
 import { say } from "../lib/notice.js";
 import { element } from "../lib/parts.js";
-import { axis, colour, decades, keepDrawn, plain, react, short, sources, word } from "../lib/plot.js";
+import { axis, colour, decades, error, keepDrawn, plain, react, sources, word } from "../lib/plot.js";
 
 const figure = document.getElementById("scatter");
 
@@ -50,7 +50,7 @@ function points(data, name, code, range) {
     name: word(name),
     x: mine.map((i) => edged(data.inputs[i], range)),
     y: mine.map((i) => edged(data.outputs[i], range)),
-    customdata: mine.map((i) => [data.rows[i], plain(data.names[i]), short(data.inputs[i]), short(data.outputs[i])]),
+    customdata: mine.map((i) => [data.rows[i], plain(data.names[i]), error(data.inputs[i]), error(data.outputs[i])]),
     marker: { color: colour(tone), symbol, size: tone === "error" ? 10 : 7, opacity: tone === "error" ? 1 : 0.75 },
     hovertemplate: `%{customdata[1]}<br>${errors}<br>%{fullData.name}<extra></extra>`,
   };
@@ -98,14 +98,14 @@ const drawIn = (target) => (data) => {
     line(say("output = input"), 1, "solid", range),
     line(say("output = {factor} x input", { factor }), factor, "dot", range),
   ];
-  if (limit) lines.push({ ...line(say("limit {value}", { value: short(limit) }), 1, "dash", range), y: [limit, limit], x: range });
+  if (limit) lines.push({ ...line(say("limit {value}", { value: error(limit) }), 1, "dash", range), y: [limit, limit], x: range });
   const traces = data.class_names.map((/** @type {string} */ name, /** @type {number} */ code) => points(data, name, code, range));
   return react(target, [...lines, ...traces], {
     showlegend: true,
     legend: { orientation: "h", y: 1.02, yanchor: "bottom", x: 0 },
     hovermode: "closest",
-    xaxis: axis(word("input error"), decades(low / 1.3, high * 1.3)),
-    yaxis: axis(word("output error"), decades(low / 1.3, high * 1.3)),
+    xaxis: axis(word("input error"), decades(low / 1.3, high * 1.3, true)),
+    yaxis: axis(word("output error"), decades(low / 1.3, high * 1.3, true)),
   }, ([row]) => row !== undefined && location.assign(`${sources().nodes}${row}`));
 };
 

@@ -2,7 +2,7 @@
 
 import { ends } from "./limit_shades.js";
 import { say } from "./notice.js";
-import { short } from "./plot.js";
+import { error } from "./plot.js";
 
 /** @param {string} className @param {...(string | Node)} content */
 export function span(className, ...content) {
@@ -17,10 +17,10 @@ const ramp = (name) => Object.assign(document.createElement("i"), { className: n
 /**
  * Make the legend of the shades: the errors at their ends and at the limit, or what passes and what fails.
  * @param {number | null} limit
- * @param {number} [unit] by which errors are multiplied
+ * @param {(size: number) => string} [write] an error as it is read
  */
-export function scaleOf(limit, unit = 1) {
+export function scaleOf(limit, write = error) {
   if (limit === null) return [span("scale", say("passes"), ramp("calm")), span("scale", say("fails"), ramp("dark"))];
-  const [low, middle, high] = ends(limit).map((error) => short(error * unit));
+  const [low, middle, high] = ends(limit).map(write);
   return [span("scale", low, ramp("calm"), say("limit {value}", { value: middle }), ramp("dark"), high)];
 }

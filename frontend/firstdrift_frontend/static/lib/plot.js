@@ -104,10 +104,15 @@ function layout(changes) {
  * Describe a logarithmic axis, with not more than six ticks.
  * @param {number} low
  * @param {number} high
+ * @param {boolean} isOfErrors
  */
-export function decades(low, high) {
+export function decades(low, high, isOfErrors) {
   const dtick = Math.max(1, Math.round(Math.log10(high / low) / 5));
-  return { type: "log", range: [Math.log10(low), Math.log10(high)], exponentformat: "power", dtick };
+  const range = [Math.log10(low), Math.log10(high)];
+  if (!isOfErrors) return { type: "log", range, exponentformat: "power", dtick };
+  const tickvals = [];
+  for (let power = Math.ceil(range[0]); power <= range[1]; power += dtick) tickvals.push(Number(`1e${power}`));
+  return { type: "log", range, tickvals, ticktext: tickvals.map(error) };
 }
 
 /**
@@ -139,6 +144,20 @@ export function short(value) {
   const size = Math.abs(value);
   if (size >= 1e-3 && size < 1e6) return value.toLocaleString("en", { maximumSignificantDigits: 3 });
   return value.toExponential(2).replace("e+", "e");
+}
+
+/**
+ * Write a relative error as the pages do: "1.48 %", "1.91e-4 %".
+ * @param {unknown} value
+ */
+export function error(value) {
+  if (typeof value !== "number") return short(value);
+  const [percent, size] = [100 * value, Math.abs(100 * value)];
+  const isPlain = !size || (size >= 1e-3 && size < 1e6);
+  const written = isPlain
+    ? percent.toLocaleString("en", { maximumSignificantDigits: 3 })
+    : percent.toExponential(2).replace(/\.?0*e\+?/, "e");
+  return `${written}\u00a0%`;
 }
 
 /**
