@@ -4,6 +4,7 @@ Names come from dumps and may hold anything: what is not printable is spelled ou
 colour the text, move the cursor or look like another line.
 """
 
+import math
 import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -15,6 +16,7 @@ from firstdrift.comparison.inspection import Inspection, SliceInspection
 from firstdrift.comparison.report import Alike, DumpSummary, Report
 from firstdrift.exports.report_json import coordinates_object, problem_objects, unfinished_objects
 from firstdrift.groups import fields_of, firsts
+from firstdrift.metrics.measurement import RELATIVE_ERRORS
 from firstdrift.model.slice import Coordinates, Problem, Unfinished, only_on_one_side
 from firstdrift.operators.unknown import unknown_messages
 from firstdrift.paths import printable
@@ -22,6 +24,7 @@ from firstdrift.plurals import counted
 from firstdrift.remote.addresses import name_of
 from firstdrift.verdict.judgement import Counts, Finding, Findings, InputDifference, Overflow, Remedy
 from firstdrift.wording.message import Message
+from firstdrift.wording.relative_error import percentage
 from firstdrift.wording.text import number, text_of, word
 
 if TYPE_CHECKING:
@@ -195,11 +198,19 @@ _METRICS: Final = {
 
 
 def _metrics(values: Mapping[str, float | int | None]) -> str:
-    known = ((name, values.get(metric)) for metric, name in _METRICS.items())
-    digits = {"cosine_similarity": ".6g"}  # which is nearly one of what differs by a percent
-    return ", ".join(
-        f"{name} {number(float(value), digits.get(name, ''))}" for name, value in known if value is not None
+    known = (
+        (metric, name, value)
+        for metric, name in _METRICS.items()
+        if (value := values.get(metric)) is not None
     )
+    return ", ".join(f"{name} {_written(metric, float(value))}" for metric, name, value in known)
+
+
+def _written(metric: str, value: float) -> str:
+    if metric in RELATIVE_ERRORS and math.isfinite(value):
+        return percentage(value)
+    # Cosine similarity is nearly one of what differs by a percent.
+    return number(value, ".6g" if metric == "cosine_similarity" else "")
 
 
 def _other_lines(findings: Findings) -> list[str]:

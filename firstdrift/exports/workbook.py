@@ -22,6 +22,7 @@ from firstdrift.comparison.table import Cell
 from firstdrift.comparison.table_columns import Columns
 from firstdrift.exports.cells import Spelling, batches, spelled, turned
 from firstdrift.groups import gathered
+from firstdrift.metrics.measurement import RELATIVE_ERRORS
 from firstdrift.paths import encodable
 
 if TYPE_CHECKING:
@@ -53,6 +54,11 @@ _FORMATS: Final[dict[str, dict[str, str]]] = {
     "unmatched": {"font_color": "#555D69", "bg_color": "#ECEEF1"},
     "pass": {"font_color": "#145A91"},
 }
+_RELATIVE: Final = RELATIVE_ERRORS | {"error"}
+_PERCENT: Final = "[=0]0%;[<0.00001]0.00E+00%;0.000%"
+_PERCENT_STYLE: Final = 1
+"""The number that xlsxwriter gives the format that it meets first, which is that of columns."""
+
 _ORDER: Final = {name: place for place, name in enumerate(_FORMATS)}
 _WIDE: Final = {"node": 44, "reasons": 60, "module": 34, "name": 44, "message": 50, "path": 44}
 """Columns whose names hold one of these are so wide; others are as wide as their names."""
@@ -101,7 +107,7 @@ def workbook_of_columns(
     """
     with ExitStack() as files:
         filled = _Sheets(files, sheets)
-        spellings = list(map(_spelling, range(len(names))))
+        spellings = [_spelling(place, name) for place, name in enumerate(names)]
         counts: Counter[Cell] = Counter()
         place = _place_of_verdicts(names)
         for sheet, columns in parts:
@@ -193,6 +199,7 @@ def _headings(
     file = BytesIO()
     with xlsxwriter.Workbook(file, _OPTIONS) as book:
         bold = book.add_format({"bold": True})
+        percent = book.add_format({"num_format": _PERCENT})
         colours = {name: book.add_format(_FORMATS[name]) for name in _FORMATS}
         for filled in sheets:
             sheet = book.add_worksheet(filled.name)
@@ -200,7 +207,7 @@ def _headings(
             sheet.write_row(0, 0, columns, bold)
             sheet.autofilter(0, 0, filled.count, len(columns) - 1)
             for place, name in enumerate(columns):
-                sheet.set_column(place, place, _width(name))
+                sheet.set_column(place, place, _width(name), percent if name in _RELATIVE else None)
             if (judged := _place_of_verdicts(columns)) is not None:
                 for verdict, look in colours.items():
                     rule = {"type": "cell", "criteria": "==", "value": f'"{verdict}"', "format": look}
@@ -251,8 +258,8 @@ class _Written(RawIOBase):
         return b"".join(pieces)
 
 
-def _spelling(place: int) -> Spelling:
-    """Return how the cells of a column are written."""
+def _spelling(place: int, name: str) -> Spelling:
+    """Return how the cells of a column are written: relative errors show as percentages."""
     from xlsxwriter.utility import xl_col_to_name
 
     cell = f'<c r="{xl_col_to_name(place)}{_LINE}"'
@@ -260,7 +267,8 @@ def _spelling(place: int) -> Spelling:
     def text(value: str) -> str:
         return f'{cell} t="inlineStr"><is>{_text_element(value)}</is></c>'
 
-    return Spelling(text, text, f"{cell}><v>", "</v></c>")
+    style = f' s="{_PERCENT_STYLE}"' if name in _RELATIVE else ""
+    return Spelling(text, text, f"{cell}{style}><v>", "</v></c>")
 
 
 @lru_cache(maxsize=1 << 12)

@@ -394,6 +394,17 @@ DIFFERENCE_METRICS = (
 )
 """Fields of `PairErrors`, `LogitsErrors` and `StatisticDifferences` that are shown, in this order."""
 
+RELATIVE_ERRORS: Final = frozenset(
+    {
+        "relative_l2",
+        "worst_row_relative_l2",
+        "max_relative_error",
+        "mean_relative_error",
+        *DIFFERENCE_METRICS,
+    }
+)
+"""Those that are relative errors: people read them as percentages, programs as fractions."""
+
 _SHOWN: Final[Mapping[type, tuple[str, ...]]] = {
     PairErrors: (*ERROR_METRICS, "size", "share_equal"),
     IntegerErrors: ("share_mismatched",),

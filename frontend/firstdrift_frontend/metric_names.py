@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Self
 
+from firstdrift.metrics.measurement import RELATIVE_ERRORS
 from firstdrift.wording.message import Message
 from firstdrift_frontend import numbers
 
@@ -27,30 +28,24 @@ class Metric:
     is_error: bool = False
 
     @classmethod
-    def of(
-        cls, name: str, *, logarithmic: bool = False, is_share: bool = False, is_error: bool = False
-    ) -> Self:
+    def of(cls, name: str, *, logarithmic: bool = False, is_share: bool = False) -> Self:
         """Describe a metric whose words are in `wording/*/words.toml`."""
         label, meaning = Message.of(f"metric.{name}"), Message.of(f"metric_meaning.{name}")
-        return cls(label, meaning, logarithmic, is_share, is_error)
-
-    @classmethod
-    def of_error(cls, name: str) -> Self:
-        """Describe a relative error."""
-        return cls.of(name, logarithmic=True, is_error=True)
+        is_error = name in RELATIVE_ERRORS
+        return cls(label, meaning, logarithmic or is_error, is_share, is_error)
 
 
 METRICS: Mapping[str, Metric] = {
-    "relative_l2": Metric.of_error("relative_l2"),
-    "worst_row_relative_l2": Metric.of_error("worst_row_relative_l2"),
+    "relative_l2": Metric.of("relative_l2"),
+    "worst_row_relative_l2": Metric.of("worst_row_relative_l2"),
     "cosine_similarity": Metric.of("cosine_similarity"),
     "kl_divergence": Metric.of("kl_divergence", logarithmic=True),
     "worst_kl_divergence": Metric.of("worst_kl_divergence", logarithmic=True),
     "top1_agreement": Metric.of("top1_agreement", is_share=True),
     "max_absolute_error": Metric.of("max_absolute_error", logarithmic=True),
     "mean_absolute_error": Metric.of("mean_absolute_error", logarithmic=True),
-    "max_relative_error": Metric.of_error("max_relative_error"),
-    "mean_relative_error": Metric.of_error("mean_relative_error"),
+    "max_relative_error": Metric.of("max_relative_error"),
+    "mean_relative_error": Metric.of("mean_relative_error"),
     "share_within_1e3": Metric.of("share_within_1e3", is_share=True),
     "share_within_5e3": Metric.of("share_within_5e3", is_share=True),
     "share_equal": Metric.of("share_equal", is_share=True),
@@ -58,11 +53,11 @@ METRICS: Mapping[str, Metric] = {
     "sqnr": Metric.of("sqnr"),
     "mismatched_nonfinite": Metric.of("mismatched_nonfinite"),
     "size": Metric.of("size"),
-    "error_bound": Metric.of_error("error_bound"),
-    "relative_maximum": Metric.of_error("relative_maximum"),
-    "relative_minimum": Metric.of_error("relative_minimum"),
-    "relative_mean": Metric.of_error("relative_mean"),
-    "relative_norm": Metric.of_error("relative_norm"),
+    "error_bound": Metric.of("error_bound"),
+    "relative_maximum": Metric.of("relative_maximum"),
+    "relative_minimum": Metric.of("relative_minimum"),
+    "relative_mean": Metric.of("relative_mean"),
+    "relative_norm": Metric.of("relative_norm"),
     "equal": Metric.of("equal"),
 }
 CHARTED = (

@@ -11,6 +11,8 @@ error(0.0148)        ─▶  "1.48 %"      (relative errors, in sentences and ta
 
 import math
 
+from firstdrift.wording.relative_error import percentage
+
 DASH = "\N{EN DASH}"
 NO_BREAK = "\N{NO-BREAK SPACE}"
 PLAIN = 1e-3, 1e6
@@ -64,10 +66,7 @@ def error(value: float | None) -> str:
     """Write a relative error as a percentage with three significant digits: "1.48 %", "1.91e-4 %"."""
     if value is None or not math.isfinite(value):
         return short(value)
-    percent = 100 * value
-    is_plain = PLAIN[0] <= abs(percent) < PLAIN[1]
-    written = f"{percent:,.{_decimals(percent)}f}" if is_plain else _as_power(percent, 2)
-    return f"{written if value else 0}{NO_BREAK}%"
+    return percentage(value).replace(" ", NO_BREAK)
 
 
 def error_power(power: int) -> str:

@@ -22,7 +22,6 @@ from firstdrift.verdict.judgement import InputDifference
 from firstdrift.wording.message import VERBATIM, Message
 from firstdrift.wording.phrases import holds
 from firstdrift.wording.text import Piece, pieces_of, rule_text, text_of, word
-from firstdrift.wording.text import number as number_in_text
 from firstdrift_frontend import TEMPLATES, assets, numbers
 from firstdrift_frontend.languages import LANGUAGES, SOURCE, load_language
 from firstdrift_frontend.metric_names import METRICS, write
@@ -91,7 +90,7 @@ def _environment(language: str, *, spells: bool = False) -> Environment:
     # What the extension adds to an environment is known at run time only.
     environment.install_gettext_translations(texts, newstyle=True)  # type: ignore[attr-defined]
     gettext = _quick_gettext(texts)
-    environment.filters |= {
+    environment.filters |= _OF_NUMBERS | {
         "capital": capital,
         "said": partial(said, language=language),
         "words_of": partial(words_of, language=language),
@@ -99,16 +98,6 @@ def _environment(language: str, *, spells: bool = False) -> Environment:
         "not_yet_in": not_yet_in,
         "pieces": lambda linked: pieces(linked.message, linked.links, language),
         "rule": partial(rule_named, language=language),
-        "number": number,
-        "percent": partial(number, write=partial(number_in_text, format_spec="percent")),
-        "factor": partial(number, write=numbers.factor),
-        "error": partial(number, write=numbers.error),
-        "error_text": numbers.error,
-        "error_power": numbers.error_power,
-        "metric": lambda value, name: number(value, partial(write, name=name)),
-        "metric_text": write,
-        "short": numbers.short,
-        "exact": numbers.exact,
         "bar": size_of,
         "strict_json": partial(strict_json, language=language),
         "share": numbers.share,
@@ -210,6 +199,20 @@ def number(value: float | None, write: Callable[[float | None], str] = numbers.s
         return _NO_NUMBER
     exact = numbers.exact(value)  # digits: nothing to escape
     return Markup(f'<data class="num" value="{exact}" title="{exact}">{write(value)}</data>')  # noqa: S704
+
+
+_OF_NUMBERS: dict[str, Callable[..., str]] = {
+    "number": number,
+    "factor": partial(number, write=numbers.factor),
+    "error": partial(number, write=numbers.error),
+    "error_text": numbers.error,
+    "error_power": numbers.error_power,
+    "metric": lambda value, name: number(value, partial(write, name=name)),
+    "metric_text": write,
+    "short": numbers.short,
+    "exact": numbers.exact,
+}
+"""The filters that write numbers."""
 
 
 def ago(known: NullTranslations, then: datetime, now: datetime | None = None) -> str:

@@ -14,8 +14,8 @@ test("numbers have three digits, and what is not finite has its name", () => {
 });
 
 test("relative errors are percentages, in numbers and at axes", () => {
-  const written = [0, 0.0148, 0.459, 2, 9.32e-4, 1.91e-6, "Infinity", null].map(error);
-  assert.deepEqual(written.map((text) => text.replace("\u00a0", " ")), ["0 %", "1.48 %", "45.9 %", "200 %", "0.0932 %", "1.91e-4 %", "∞", "–"]);
+  const written = [0, 0.015, 0.459, 2, 9.32e-4, 1.9e-6, "Infinity", null].map(error);
+  assert.deepEqual(written.map((text) => text.replace("\u00a0", " ")), ["0 %", "1.50 %", "45.9 %", "200 %", "0.0932 %", "1.90e-4 %", "∞", "–"]);
   assert.deepEqual(decades(2e-7, 3, true).ticktext.map((text) => text.replace("\u00a0", " ")), ["1e-4 %", "0.001 %", "0.01 %", "0.1 %", "1 %", "10 %", "100 %"]);
 });
 

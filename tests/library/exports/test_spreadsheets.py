@@ -46,6 +46,21 @@ def xlsx_rows(report: Report, folder: Path) -> list[dict[str, Any]]:
     return [dict(zip(COLUMNS, row, strict=True)) for row in rows]
 
 
+def test_relative_errors_of_xlsx_are_fractions_that_show_as_percentages(tmp_path: Path) -> None:
+    dumps = (tmp_path / "golden", tmp_path / "target")
+    for folder, minimum in zip(dumps, (-1.0, -1.5), strict=True):
+        data = {KEY: module(tensor(Min=minimum))}
+        write_dump(folder / "step0" / "rank0", data, construct=dict.fromkeys(data))
+    write_xlsx(compare(*dumps), tmp_path / "pairs.xlsx")
+    sheet = openpyxl.load_workbook(tmp_path / "pairs.xlsx").active
+    cells = {name: sheet.cell(2, place) for place, name in enumerate(COLUMNS, 1)}
+    shown = {name for name, cell in cells.items() if "%" in cell.number_format}
+    assert cells["relative_minimum"].value == pytest.approx(0.5)
+    assert "relative_minimum" in shown
+    assert "golden_minimum" not in shown
+    assert cells["golden_minimum"].number_format == "General"
+
+
 def test_no_cell_of_a_csv_file_is_taken_for_a_formula(hostile: Report, tmp_path: Path) -> None:
     rows = csv_rows(hostile, tmp_path)
     for row in rows:

@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 from messages import says
 
+from firstdrift import compare
 from firstdrift.exports import text as terminal
-from firstdrift.exports.text import folded
+from firstdrift.exports.text import folded, report_text
 from firstdrift.wording.text import SOURCE, texts
 
 
@@ -34,6 +35,11 @@ def test_every_title_of_a_row_stands_in_the_catalogue() -> None:
     titles = set(re.findall(asked, Path(terminal.__file__).read_text("utf-8")))
     known = {id_.removeprefix("terminal.") for id_ in texts(SOURCE) if id_.startswith("terminal.")}
     assert titles | {"golden", "target"} == known
+
+
+def test_a_terminal_gets_relative_errors_as_percentages(unpacked: Callable[[str], Path]) -> None:
+    report = compare(*(unpacked(f"msit/{name}") for name in ("atb12_bf16", "atb12_bf16_bad")))
+    assert re.search(r"relative_l2 \d[\d.]* %, cosine_similarity 0\.\d+,", report_text(report))
 
 
 @pytest.mark.parametrize("width", [80, 120])

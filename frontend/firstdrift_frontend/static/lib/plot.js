@@ -112,7 +112,7 @@ export function decades(low, high, isOfErrors) {
   if (!isOfErrors) return { type: "log", range, exponentformat: "power", dtick };
   const tickvals = [];
   for (let power = Math.ceil(range[0]); power <= range[1]; power += dtick) tickvals.push(Number(`1e${power}`));
-  return { type: "log", range, tickvals, ticktext: tickvals.map(error) };
+  return { type: "log", range, tickvals, ticktext: tickvals.map(errorAtAxis) };
 }
 
 /**
@@ -155,10 +155,13 @@ export function error(value) {
   const [percent, size] = [100 * value, Math.abs(100 * value)];
   const isPlain = !size || (size >= 1e-3 && size < 1e6);
   const written = isPlain
-    ? percent.toLocaleString("en", { maximumSignificantDigits: 3 })
-    : percent.toExponential(2).replace(/\.?0*e\+?/, "e");
+    ? percent.toLocaleString("en", size ? { minimumSignificantDigits: 3, maximumSignificantDigits: 3 } : {})
+    : percent.toExponential(2).replace("e+", "e");
   return `${written}\u00a0%`;
 }
+
+/** @param {number} value @returns a power of ten as axes have it: "1 %", "1e-4 %" */
+const errorAtAxis = (value) => error(value).replace(/\.0+(?=[e\u00a0])|(\.0*[1-9])0+(?=\u00a0)/, "$1");
 
 /**
  * Text of a dump in what Plotly shows is text, whatever tags it seems to have.

@@ -1,7 +1,7 @@
 // Charts of a pair: how the values and their differences are spread, and the difference along each dimension.
 
 import { say } from "../lib/notice.js";
-import { axis, colour, react } from "../lib/plot.js";
+import { axis, colour, error, react, short } from "../lib/plot.js";
 import { ask, part, section, shown } from "./pair.js";
 
 /**
@@ -58,8 +58,8 @@ function drawProfile({ axis: dimension, heads, width, norm, golden_norm: golden,
   const x = norm.map((_, place) => place * width);
   const relative = norm.map((value, place) => (value && golden[place] ? value / golden[place] : null));
   const largest = maximum.map((value) => (typeof value === "string" ? null : value));
-  /** @param {string} name @param {(number | null)[]} values @param {string} tone @param {boolean} isFirst */
-  const trace = (name, values, tone, isFirst) => ({
+  /** @param {string} name @param {(number | null)[]} values @param {string} tone @param {boolean} isFirst @param {(value: unknown) => string} [write] */
+  const trace = (name, values, tone, isFirst, write = short) => ({
     type: "scatter",
     mode: x.length > MOST_MARKED ? "lines" : "lines+markers",
     name,
@@ -67,9 +67,10 @@ function drawProfile({ axis: dimension, heads, width, norm, golden_norm: golden,
     y: values.map((value) => value || null),
     line: { width: 1.5, color: colour(tone), dash: isFirst ? "solid" : "dot" },
     marker: { size: 5, symbol: isFirst ? "circle" : "diamond" },
-    hovertemplate: "%{x}: %{y:.3g}<extra>%{fullData.name}</extra>",
+    customdata: values.map(write),
+    hovertemplate: "%{x}: %{customdata}<extra>%{fullData.name}</extra>",
   });
-  const traces = [trace(say("largest"), largest, "error", true), trace(say("relative L2"), relative, "pass", false)];
+  const traces = [trace(say("largest"), largest, "error", true), trace(say("relative L2"), relative, "pass", false, error)];
   const drawn = [...largest, ...relative].filter((value) => value !== null && value > 0);
   const span = Math.log10(Math.max(.../** @type {number[]} */ (drawn)) / Math.min(.../** @type {number[]} */ (drawn)));
   const ticks = span > 1.5 ? { dtick: Math.ceil(span / 6) } : {}; // over less, powers of ten alone are too few
