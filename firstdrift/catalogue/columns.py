@@ -6,6 +6,7 @@
 | `Name`    | any string                 | text; what databases refuse (NUL, lone surrogates) escaped   |
 | `Word`    | a member of an enumeration | its value                                                   |
 | `Record`  | a frozen record            | strict JSON text                                            |
+| `Remembered` | the same, often read    | the same                                                    |
 | `Listed`  | a tuple of texts, integers | the same                                                    |
 | `Said`    | a message, or several      | the same; of an earlier version a text                      |
 | `Instant` | an aware datetime          | seconds since 1970 as a float, by the clock of the database  |
@@ -27,10 +28,12 @@ from sqlalchemy.sql.expression import ColumnElement
 from sqlalchemy.types import TypeDecorator, TypeEngine
 
 from firstdrift.catalogue.codec import from_text, to_text
+from firstdrift.recent import Recent
 from firstdrift.wording.message import Message, verbatim
 
 Processor = Callable[[Any], Any]
 _REMEMBERED = 4096
+_MOST_CHARACTERS = 48 << 20
 _OF_MESSAGES = ('{"id"', '[{"id"')
 """How the JSON of a message, or of several, begins."""
 
@@ -130,6 +133,23 @@ class Record(_Converted):
         """Remember the type, which says how the text is read."""
         super().__init__(_but_for_none(to_text), _but_for_none(partial(from_text, kind)))
         self.kind = kind
+
+
+class Remembered(Record):
+    """A record that every page reads again, and that may be long: what was read last is not made again."""
+
+    cache_ok = True
+
+    def __init__(self, kind: Any) -> None:  # noqa: ANN401
+        """Keep so many characters, and what was made of them."""
+        super().__init__(kind)
+        decode = self._out
+        recent = Recent[str, tuple[int, Any]](_MOST_CHARACTERS, lambda kept: kept[0])
+
+        def out(text: str | None) -> Any:  # noqa: ANN401 (as its kind says)
+            return None if text is None else recent.get(text, lambda: (len(text), decode(text)))[1]
+
+        self._out = out
 
 
 class Listed(Record):

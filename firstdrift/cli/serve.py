@@ -1,7 +1,8 @@
 """`firstdrift serve`, and its two parts apart: `firstdrift server` and `firstdrift worker`."""
 
+import os
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import click
 
@@ -73,6 +74,10 @@ def server(roots: tuple[Path | str, ...], **chosen: Any) -> None:  # noqa: ANN40
     run(settings, lambda url: click.echo(describe_address(url, settings)))
 
 
+_NICENESS: Final = 5
+"""Of 0 to 19: how far workers stand back behind the server that they were started with: pages come first."""
+
+
 @click.command()
 @click.argument("roots", nargs=-1, type=Place(path_type=Path))
 @database_options
@@ -102,6 +107,7 @@ def worker(roots: tuple[Path | str, ...], end_with_parent: int | None, **chosen:
         from firstdrift.serving import stop_without_parent
 
         stop_without_parent(end_with_parent)
+        os.nice(_NICENESS)
     bounds = (*settings.roots, settings.uploads) if settings.roots else None
     limits = Limits(settings.job_memory, settings.reading_seconds)
     work_until_signal(

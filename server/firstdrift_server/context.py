@@ -1,13 +1,11 @@
 """What every route may need: the settings, the database, and what was looked at a moment ago."""
 
-from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
-from threading import Lock
-from typing import TYPE_CHECKING, Annotated, Any, Concatenate, Generic, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Concatenate, ParamSpec, TypeVar
 
 from fastapi import Depends, Request
 from sqlalchemy import Engine
@@ -21,6 +19,7 @@ from firstdrift.comparison.report import Options
 from firstdrift.processes.children import Children
 from firstdrift.processes.limits import GIB, Limits
 from firstdrift.processes.writers import Writers, Written
+from firstdrift.recent import Recent
 from firstdrift_server.doing import Doing, begin
 from firstdrift_server.export.wanted import Wanted
 from firstdrift_server.sessions import Sessions
@@ -99,7 +98,6 @@ _PRELOADED = (
 )
 
 Given = ParamSpec("Given")
-Key = TypeVar("Key", bound=Hashable)
 Value = TypeVar("Value")
 
 
@@ -118,42 +116,6 @@ def _writers() -> Writers:
 def prepare_children() -> None:
     """Have imported what child processes need, so that nobody waits for that."""
     _children(LISTED_AT_ONCE, LIST_LIMITS).prepare()
-
-
-class Recent(Generic[Key, Value]):
-    """Keeps the values that were asked for last."""
-
-    def __init__(self, most: int, size: Callable[[Value], int] = lambda _: 1) -> None:
-        """Keep at most so many; or values of this size together, but always the last."""
-        self._most, self._size = most, size
-        self._kept: OrderedDict[Key, Value] = OrderedDict()
-        self._making: dict[Key, Lock] = {}
-        self._lock = Lock()
-
-    def get(self, key: Key, make: Callable[[], Value]) -> Value:
-        """Return the value of a key; it is made if it is not kept any more, once for all who wait for it."""
-        with self._lock:
-            if key in self._kept:
-                return self._keep(key, self._kept[key])
-            being_made = self._making.setdefault(key, Lock())
-        with being_made:
-            with self._lock:
-                if key in self._kept:
-                    return self._keep(key, self._kept[key])
-            try:
-                value = make()
-                with self._lock:
-                    return self._keep(key, value)
-            finally:
-                with self._lock:
-                    self._making.pop(key, None)
-
-    def _keep(self, key: Key, value: Value) -> Value:
-        self._kept[key] = value
-        self._kept.move_to_end(key)
-        while len(self._kept) > 1 and sum(map(self._size, self._kept.values())) > self._most:
-            self._kept.popitem(last=False)
-        return value
 
 
 def _differences_in(answer: Mapping[str, Any]) -> int:

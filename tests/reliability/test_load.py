@@ -45,22 +45,30 @@ PAGES: Mapping[str, tuple[str, ...]] = {
 }
 
 
+LAYERS = rounds(4, 128)
+KINDS = ("gate_proj", "up_proj", "down_proj", "act_fn", "norm")
+
+
 def write_dump(folder: Path, seed: int) -> None:
-    """Write one step of statistics, and link the others to it."""
-    chance = random.Random(seed)  # noqa: S311
+    """Write one step of statistics of a mixture of experts, and link the others to it.
+
+    All dumps are alike but for rounding; from the middle on, those of a seed other than 0 are off by more.
+    """
+    chance, rounding = random.Random(0), random.Random(seed)  # noqa: S311
     tensor = {"type": "torch.Tensor", "dtype": "torch.float32", "shape": [2, 8], "requires_grad": False}
 
-    def recorded() -> dict[str, Any]:
-        largest = 1.0 + chance.random() / 1e5
+    def recorded(number: int) -> dict[str, Any]:
+        largest = (1.0 + chance.random()) * (1.0 + 1e-7 * rounding.random())
+        if seed and number >= NODES // 2:
+            largest *= 1.0 + 1e-3 * rounding.random()
         numbers = {"Max": largest, "Min": -largest, "Mean": 0.1, "Norm": 2.0 * largest}
         return tensor | numbers | {"data_name": None}
 
-    kinds = ("self_attn.q_proj", "self_attn.k_proj", "self_attn.o_proj", "mlp.up_proj", "mlp.down_proj")
     data = {
-        f"Module.model.layers.{number // len(kinds)}.{kinds[number % len(kinds)]}.Linear.forward.0": {
-            "input_args": [recorded()],
+        f"Module.{name_of(number)}.Linear.forward.0": {
+            "input_args": [recorded(number)],
             "input_kwargs": {},
-            "output": [recorded()],
+            "output": [recorded(number)],
         }
         for number in range(NODES)
     }
@@ -70,6 +78,11 @@ def write_dump(folder: Path, seed: int) -> None:
     (first / "dump.json").write_text(json.dumps(whole))
     for step in range(1, STEPS):
         shutil.copytree(folder / "step0", folder / f"step{step}", copy_function=os.link)
+
+
+def name_of(number: int) -> str:
+    expert, kind = divmod(number, len(KINDS))
+    return f"model.layers.{number * LAYERS // NODES}.mlp.experts.{expert}.{KINDS[kind]}"
 
 
 class Seen(NamedTuple):

@@ -5,7 +5,7 @@ from datetime import datetime
 from sqlalchemy import ForeignKey, Index, LargeBinary, false, text
 from sqlalchemy.orm import Mapped, mapped_column
 
-from firstdrift.catalogue.columns import Listed, Now, Record
+from firstdrift.catalogue.columns import Listed, Now, Record, Remembered
 from firstdrift.catalogue.tables.entry import Entry
 from firstdrift.comparison.report import DumpSummary, Options
 from firstdrift.matching.plan import Messages, UnmatchedTensor
@@ -107,7 +107,7 @@ class SlicePairEntry(Entry):
     target_id: Mapped[int] = mapped_column(ForeignKey("slices.id"), index=True)
     revision: Mapped[int]
     verdict: Mapped[Verdict]
-    judgement: Mapped[SliceJudgement] = mapped_column(Record(SliceJudgement))
+    judgement: Mapped[SliceJudgement] = mapped_column(Remembered(SliceJudgement))
     trained: Mapped[bytes | None] = mapped_column(LargeBinary, deferred=True)
     unmatched_golden: Mapped[tuple[UnmatchedTensor, ...]] = mapped_column(Record(tuple[UnmatchedTensor, ...]))
     unmatched_target: Mapped[tuple[UnmatchedTensor, ...]] = mapped_column(Record(tuple[UnmatchedTensor, ...]))

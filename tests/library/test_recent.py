@@ -6,7 +6,7 @@ from threading import Barrier, Lock
 
 import pytest
 
-from firstdrift_server.context import Recent
+from firstdrift.recent import Recent
 
 MANY = 8
 
