@@ -71,6 +71,8 @@ SILENT_SECONDS = 2 * BEAT_SECONDS
 LONGEST_WAIT = 600.0
 """No job is told to wait for longer; one that is to has been told so before the clock was set back."""
 _AT_ONCE = datetime.fromtimestamp(0, UTC)
+_QUEUED = "queued"
+"""Where a session keeps the jobs that its transaction has queued."""
 
 
 class Clock(Protocol):
@@ -179,13 +181,26 @@ def enqueue(
         ready_at=_AT_ONCE if after is None else Now(after),
     )
     made = added(session, job)
-    session.info["queued"] = True
-    facts = {"job": made, "comparison": comparison_id, "kind": kind}
-    # The request that asked for it is known here, and the job wherever it is done: this line has both.
-    event.listen(
-        session, "after_commit", lambda _: log.info("job %d is queued", made, extra=facts), once=True
-    )
+    session.info.setdefault(_QUEUED, []).append(job)
+    if not event.contains(session, "after_commit", _tell_queued):
+        event.listen(session, "after_commit", _tell_queued)
     return made
+
+
+def has_queued(session: Session) -> bool:
+    """Tell whether a transaction has queued a job that is still in it: none of a part that was rolled back."""
+    return any(job in session for job in session.info.get(_QUEUED, ()))
+
+
+def _tell_queued(session: Session) -> None:
+    """Say which jobs a transaction has queued, now that they are there for all to see."""
+    if session.in_nested_transaction():
+        return  # only a part of it is over, and all of it may still be rolled back
+    for job in session.info.pop(_QUEUED, ()):
+        if job in session:  # not of a transaction, or a part of one, that was rolled back
+            facts = {"job": job.id, "comparison": job.comparison_id, "kind": job.kind}
+            # The request that asked for it is known here, and the job wherever it is done: this has both.
+            log.info("job %d is queued", job.id, extra=facts)
 
 
 def get_job(session: Session, job_id: int) -> Job:

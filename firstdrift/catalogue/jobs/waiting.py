@@ -8,7 +8,7 @@ from sqlalchemy import Double, case, func, select, type_coerce
 from sqlalchemy.orm import Session
 
 from firstdrift.catalogue.columns import Now
-from firstdrift.catalogue.jobs.queue import FOLLOW, Worker, list_workers
+from firstdrift.catalogue.jobs.queue import FOLLOW, Worker, has_queued, list_workers
 from firstdrift.catalogue.tables import JobEntry, JobState
 from firstdrift.errors import BusyError
 from firstdrift.wording.message import Message
@@ -58,7 +58,7 @@ def require_room(session: Session, *, for_member: bool) -> None:
     Raises:
         BusyError: there are.
     """
-    if not session.info.pop("queued", False):
+    if not has_queued(session):
         return
     most = MOST_OF_MEMBERS if for_member else MOST_OPEN
     waiting = (JobEntry.state.in_((JobState.QUEUED, JobState.RUNNING)), JobEntry.kind != FOLLOW)

@@ -4,12 +4,13 @@ from collections.abc import Iterator
 
 import pytest
 from sqlalchemy import Engine, insert
+from sqlalchemy.orm import Session
 
 from firstdrift.catalogue.columns import Now
 from firstdrift.catalogue.engine import open_engine, reading, writing
-from firstdrift.catalogue.jobs import waiting
+from firstdrift.catalogue.jobs import queue, waiting
 from firstdrift.catalogue.jobs.lease import worker_seen
-from firstdrift.catalogue.jobs.queue import COMPARE, FOLLOW, INDEX, enqueue
+from firstdrift.catalogue.jobs.queue import COMPARE, COMPUTE, FOLLOW, INDEX, enqueue, has_queued, list_jobs
 from firstdrift.catalogue.jobs.waiting import require_room, standing
 from firstdrift.catalogue.migrate import upgrade
 from firstdrift.catalogue.sharing.notes import _require_room_of_link
@@ -75,3 +76,28 @@ def test_what_is_refused_is_not_queued(engine: Engine, monkeypatch: pytest.Monke
 def test_a_link_that_wrote_nothing_may_write(engine: Engine) -> None:
     with reading(engine) as session:
         _require_room_of_link(session, 1, 4000)
+
+
+def test_no_job_is_said_to_be_queued_that_was_rolled_back(
+    engine: Engine, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", queue.__name__)
+    with Session(engine.execution_options(writes=True), expire_on_commit=False) as session:
+        enqueue(session, COMPARE)
+        session.rollback()
+        session.commit()
+        with session.begin():
+            assert not has_queued(session)
+            kept = enqueue(session, INDEX)
+            part = session.begin_nested()
+            enqueue(session, FOLLOW)
+            part.rollback()
+            with session.begin_nested():
+                inner = enqueue(session, COMPUTE)
+            assert not caplog.records, "a part that is over may still be rolled back"
+            assert has_queued(session)
+        session.commit()
+    said = [(getattr(line, "kind", ""), getattr(line, "job", 0)) for line in caplog.records]
+    assert said == [(INDEX, kept), (COMPUTE, inner)]
+    with reading(engine) as session:
+        assert {job.id for job in list_jobs(session)} == {kept, inner}
