@@ -21,7 +21,7 @@ from enum import StrEnum
 from functools import lru_cache, partial
 from typing import Any
 
-from sqlalchemy import Dialect, Double, Text
+from sqlalchemy import Dialect, Double, Integer, Text
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.sql.expression import ColumnElement
@@ -183,6 +183,12 @@ class Said(Record):
         if self.kind is Message:
             return verbatim(text)
         return (verbatim(text),) if text else ()
+
+
+class Whole(Integer):
+    """A whole number in a question to PostgreSQL: one that no column can hold is not found, and no fault."""
+
+    render_bind_cast = False
 
 
 class Instant(_Converted):

@@ -17,13 +17,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from weakref import WeakSet
 
-from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url
+from sqlalchemy import URL, Connection, Engine, Integer, create_engine, event, make_url
 from sqlalchemy.engine.interfaces import DBAPIConnection, DBAPICursor
 from sqlalchemy.exc import ArgumentError, DatabaseError, DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from sqlalchemy.orm import Session
 from sqlalchemy.pool import ConnectionPoolEntry
 
+from firstdrift.catalogue.columns import Whole
 from firstdrift.catalogue.private import DATABASE, make_file, make_folder
 from firstdrift.errors import CatalogueError
 from firstdrift.paths import spelt, unspelt
@@ -226,6 +227,7 @@ def _open_postgresql(address: URL) -> Engine:
         raise CatalogueError(
             Message.of("catalogue.database.no_driver"), hint=Message.of("catalogue.hint.install_driver")
         ) from error
+    engine.dialect.colspecs = {**engine.dialect.colspecs, Integer: Whole}
 
     @event.listens_for(engine, "begin")
     def _begin(connection: Connection) -> None:

@@ -19,7 +19,7 @@ from firstdrift.wording.message import Message
 
 log = logging.getLogger(__name__)
 
-HEAD = "0014"
+HEAD = "0015"
 """The newest step; known here so that a database at it is opened, or made, without loading Alembic."""
 FIRST = "0008"
 """The oldest step that a database can be brought up to date from: that of the first release."""

@@ -188,7 +188,7 @@ def enqueue(
 
 
 def has_queued(session: Session) -> bool:
-    """Tell whether a transaction has queued a job that is still in it: none of a part that was rolled back."""
+    """Tell whether a transaction has queued a job, but for those in parts that were rolled back."""
     return any(job in session for job in session.info.get(_QUEUED, ()))
 
 

@@ -11,15 +11,16 @@ link, is one entry for each hour, with how often it was.
 
 import getpass
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from enum import StrEnum
 from functools import partial
+from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import replace
-from sqlalchemy import ColumnElement, delete, func, select, update
-from sqlalchemy.orm import Session
+from sqlalchemy import ColumnElement, Select, delete, exists, func, select, update
+from sqlalchemy.orm import InstrumentedAttribute, Session
 
 from firstdrift.catalogue.columns import Now
 from firstdrift.catalogue.lookup import record_of
@@ -33,6 +34,9 @@ MOST_ADDRESSES = 50
 """Of strangers from so many addresses an hour each has an entry; what comes from others is one together."""
 
 LONGEST_SUBJECT = 4096
+LONGEST_USER = 200
+"""PostgreSQL refuses entries whose name is too long for an index."""
+
 _MOST_DIGITS = 18
 
 
@@ -143,13 +147,15 @@ class Sought(Struct, frozen=True):
     before: int | None = None
 
 
+_NAMELESS = frozenset({Actor.OWNER, Actor.OPEN, Actor.STRANGER})
+
 _entered = partial(record_of, Entered)
 
 
 def at_terminal() -> Who:
     """Say who does something on the command line: the user of the system."""
     try:
-        return Who(Actor.TERMINAL, getpass.getuser())
+        return Who(Actor.TERMINAL, getpass.getuser()[:LONGEST_USER])  # any text, if the environment says so
     except (KeyError, OSError):  # in a container, a user may have no name
         return Who(Actor.TERMINAL, f"{os.getuid()}")
 
@@ -175,9 +181,35 @@ def entries(session: Session, sought: Sought, limit: int) -> tuple[Entered, ...]
 
 def those_known(session: Session) -> tuple[str, ...]:
     """List all who are in the log, as `Sought.who` names them."""
-    columns = (AuditEntry.actor, AuditEntry.name, AuditEntry.number)
-    found = session.execute(select(*columns).distinct())
-    return tuple(sorted({name_of(Who(Actor(actor), name, number)) for actor, name, number in found}))
+    members = _each(session, AuditEntry.name, Actor.MEMBER)
+    links = _each(session, AuditEntry.number, Actor.LINK)
+    alone = [actor for actor in Actor if actor not in (Actor.MEMBER, Actor.LINK)]
+    here = [actor for actor in alone if session.scalar(_is_there(actor))]
+    known = (
+        *(Who(Actor.MEMBER, name=name) for name in members),
+        *(Who(Actor.LINK, number=number) for number in links),
+        *map(Who, here),
+    )
+    return tuple(sorted(map(name_of, known)))
+
+
+def _is_there(actor: Actor) -> Select[bool]:
+    return select(exists().where(AuditEntry.actor == actor.value))
+
+
+def _each(session: Session, column: InstrumentedAttribute[Any], actor: Actor) -> Sequence[Any]:
+    """List what stands in a column of entries of a kind, each once, going from one to the next in its index.
+
+    However often each is there, it is looked at once, so that this takes as long for a million entries as
+    for a hundred.
+    """
+    after = select(func.min(column)).where(AuditEntry.actor == actor.value)
+    walk = after.cte("walk", recursive=True)
+    (here,) = walk.columns
+    following = after.where(column > here).correlate(walk).scalar_subquery()
+    walk = walk.union_all(select(following).where(here.is_not(None)))
+    (found,) = walk.columns
+    return session.scalars(select(found).where(found.is_not(None))).all()
 
 
 def name_of(who: Who) -> str:
@@ -247,6 +279,8 @@ def _conditions(sought: Sought) -> Iterator[ColumnElement[bool]]:
     actor, _, which = sought.who.partition(":")
     if actor:
         yield AuditEntry.actor == actor
+    if actor in _NAMELESS:
+        yield AuditEntry.name == ""  # by which its index gives them in their order
     if which:
         yield AuditEntry.number == id_in(which) if actor == Actor.LINK else AuditEntry.name == which
     if sought.act:

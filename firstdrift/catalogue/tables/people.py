@@ -54,6 +54,7 @@ class AuditEntry(Entry):
     """
 
     __tablename__ = "audit"
+    __table_args__ = (Index(None, "actor", "name", "id"), Index(None, "actor", "number", "id"))
 
     id: Mapped[int] = mapped_column(primary_key=True)
     at: Mapped[datetime] = mapped_column(default=Now(), index=True)

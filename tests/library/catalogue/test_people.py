@@ -1,18 +1,23 @@
 """Members are let in until they are removed; the audit log keeps who did what, and no secret."""
 
+import random
+from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 from messages import refuses
-from sqlalchemy import Engine, text, update
+from sqlalchemy import Engine, event, text, update
 
 from firstdrift.catalogue.columns import Now
 from firstdrift.catalogue.comparisons.records import create_comparison, delete_comparison
-from firstdrift.catalogue.engine import reading, writing
+from firstdrift.catalogue.engine import open_engine, reading, writing
 from firstdrift.catalogue.matches.match_sets import create_match_set
+from firstdrift.catalogue.migrate import upgrade
 from firstdrift.catalogue.people.audit import (
     KEPT_DAYS,
+    LONGEST_USER,
     MOST_ADDRESSES,
     Act,
     Actor,
@@ -20,6 +25,7 @@ from firstdrift.catalogue.people.audit import (
     Entered,
     Sought,
     Who,
+    at_terminal,
     enter,
     entries,
     purge_audit,
@@ -211,3 +217,55 @@ def test_entries_are_kept_for_more_than_a_year_and_not_for_ever(engine: Engine) 
             session.execute(old.values(at=Now(-days * DAY), until=Now(-days * DAY)))
         purge_audit(session)
     assert [entry.comparison_id for entry in listed(engine)] == [3, 2]
+
+
+@pytest.fixture
+def full(database: str) -> Iterator[Engine]:
+    """A database, of either kind, whose log has many entries of few."""
+    engine = open_engine(database)
+    upgrade(engine)
+    links = [Who(Actor.LINK, "", number) for number in (7, 2**31 - 1)]
+    members = [Who(Actor.MEMBER, name, 1) for name in ("王芳", "ann", "Bob")]
+    with writing(engine) as session:
+        for one in (OWNER, STRANGER, Who(Actor.TERMINAL, "root"), *links, *members):
+            deed = {"actor": one.actor.value, "name": one.name, "number": one.number, "act": "deleted"}
+            session.add_all(AuditEntry(**deed) for _ in range(200))
+    yield engine
+    engine.dispose()
+
+
+def test_all_who_are_in_the_log_are_found_without_reading_it(full: Engine) -> None:
+    asked: list[tuple[str, Any]] = []
+    event.listen(full, "before_cursor_execute", lambda *given: asked.append((given[2], given[3])))
+    with reading(full) as session:
+        known = those_known(session)
+        assert len({entry.id for one in known for entry in entries(session, Sought(one), 300)}) == 8 * 200
+    links, members = ("link:2147483647", "link:7"), ("member:Bob", "member:ann", "member:王芳")
+    assert known == (*links, *members, "owner", "stranger", "terminal")
+    if full.dialect.name != "sqlite":
+        return  # which reads a table so small as a whole
+    found = [one for one in asked if "audit" in one[0]]
+    with full.connect() as connection:
+        plans = [connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {one}", given).all() for one, given in found]
+    steps = [step.detail for plan in plans for step in plan if "audit" in step.detail]
+    assert len(steps) >= len(found) > 8
+    assert [step for step in steps if not step.startswith("SEARCH audit USING")] == [], "each by an index"
+
+
+def test_a_number_that_no_column_can_hold_is_not_found(full: Engine) -> None:
+    number = 10**18 - 1
+    with reading(full) as session:
+        assert entries(session, Sought(f"link:{number}"), 9) == ()
+        assert entries(session, Sought(comparison=number), 9) == ()
+        assert len(entries(session, Sought(before=number), 9)) == 9
+        assert session.get(AuditEntry, number) is None
+    with writing(full) as session:
+        enter(session, Deed(Act.CANCELLED, OWNER, kind="job", subject=f"{number}"))
+
+
+def test_the_user_of_a_terminal_is_any_text(full: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    chance = random.Random(7)  # noqa: S311 (no secret)
+    monkeypatch.setenv("LOGNAME", "".join(chr(chance.randrange(0x4E00, 0x9FFF)) for _ in range(4000)))
+    with writing(full) as session:
+        enter(session, Deed(Act.IMPORTED, at_terminal()))
+    assert len(listed(full)[0].name) == LONGEST_USER
