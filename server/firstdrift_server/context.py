@@ -26,7 +26,7 @@ from firstdrift_server.sessions import Sessions
 from firstdrift_server.settings import Settings
 from firstdrift_server.sizes import Sizes
 from firstdrift_server.traffic import Traffic
-from firstdrift_server.turns import Turns
+from firstdrift_server.turns import Turns, TurnsOfEach
 from firstdrift_server.uploads.store import Uploads
 from firstdrift_server.visitors import Visit
 
@@ -59,6 +59,9 @@ for seconds, and writing a file for a minute.
 
 MEMBERS_AT_ONCE = 16
 """So many requests of members are answered at a time: most of the 40 threads stay free for the owner."""
+
+BODIES_AT_ONCE = 8
+"""So many bodies of requests of each member, or of visitors through a link, are in memory or on their way."""
 
 CHUNKS_AT_ONCE = 16
 """So many parts of uploads of members come at a time, each of which is held in memory until it is whole."""
@@ -151,6 +154,7 @@ class Context:
         writers: starts the processes that write files.
         turns: one is held by each visitor who is being answered.
         members: likewise by each member; `chunks` by one who sends a part of an upload.
+        bodies: of each member and link, held by one who sends a body, and until it is answered.
         trials: likewise by the owner who has something tried; `trials_of_members` by members who do.
         checks: one is held while it is looked up what the link of a visitor opens.
         doing: what the request does that is answered, for the audit log; None for nothing of it.
@@ -187,6 +191,7 @@ class Context:
         default_factory=lambda: {visit: Turns(most) for visit, most in VISITORS_AT_ONCE.items()}
     )
     members: Turns = field(default_factory=lambda: Turns(MEMBERS_AT_ONCE))
+    bodies: TurnsOfEach = field(default_factory=lambda: TurnsOfEach(BODIES_AT_ONCE))
     chunks: Turns = field(default_factory=lambda: Turns(CHUNKS_AT_ONCE))
     trials: Turns = field(default_factory=lambda: Turns(TRIED_AT_ONCE))
     trials_of_members: Turns = field(default_factory=lambda: Turns(TRIED_BY_MEMBERS))

@@ -6,8 +6,9 @@ whoever asked has gone.
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Hashable
 from threading import Lock
+from weakref import WeakValueDictionary
 
 MOST_WAITING = 400
 """So many wait; whoever comes then is told at once to come again."""
@@ -86,3 +87,19 @@ class Turns:
             self.give_back()
         mine.cancel()
         return False
+
+
+class TurnsOfEach:
+    """A number of turns for each of those who ask: whoever holds all of theirs keeps nobody else waiting."""
+
+    def __init__(self, most: int) -> None:
+        """Let each have so many."""
+        self._most = most
+        self._of = WeakValueDictionary[Hashable, Turns]()
+
+    def of(self, who: Hashable) -> Turns:
+        """Give the turns of one of them, which are known while one is held or awaited; for the loop alone."""
+        found = self._of.get(who)
+        if found is None:
+            found = self._of[who] = Turns(self._most)
+        return found

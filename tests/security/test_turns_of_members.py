@@ -15,7 +15,7 @@ from working import wait_until, worker
 from firstdrift.catalogue.engine import writing
 from firstdrift.catalogue.people.members import add_member
 from firstdrift_server.app import create_app
-from firstdrift_server.context import MEMBERS_AT_ONCE, TRIED_AT_ONCE, WRITTEN_AT_ONCE
+from firstdrift_server.context import MEMBERS_AT_ONCE, TRIED_BY_MEMBERS, WRITTEN_AT_ONCE
 from firstdrift_server.guards import turns
 from firstdrift_server.settings import settings_from
 
@@ -32,6 +32,11 @@ class Place(NamedTuple):
     app: FastAPI
     owner: dict[str, str]
     member: dict[str, str]
+    other: dict[str, str]
+
+    def send(self, address: str, headers: dict[str, str], text: str = "said") -> int:
+        client = TestClient(self.app, base_url=ADDRESS, headers=headers, follow_redirects=False)
+        return client.post(address, data={"note": text}).status_code
 
     def ask(self, address: str, headers: dict[str, str]) -> int:
         client = TestClient(self.app, base_url=ADDRESS, headers=headers, follow_redirects=False)
@@ -46,13 +51,15 @@ def place(
     settings = settings_from(roots=[pair], data_dir=tmp_path, token=token, host="0.0.0.0")  # noqa: S104
     app = create_app(settings)
     with writing(app.state.context.engine) as session:
-        for_member = {"authorization": f"Bearer {add_member(session, 'ann', may_write=True)[1]}"}
+        of_ann, of_bob = (
+            {"authorization": f"Bearer {add_member(session, name)[1]}"} for name in ("ann", "bob")
+        )
     with worker(settings.database), TestClient(app, base_url=ADDRESS, headers=owner) as client:
         wanted = {"golden": str(pair / "golden"), "target": str(pair / "target")}
         assert client.post("/api/v1/comparisons", json=wanted).status_code == 201
         wait_until(lambda: not client.get("/api/v1/jobs?only_open=true").json()["jobs"])
         monkeypatch.setattr(turns, "WAIT_SECONDS", 0.5)
-        yield Place(app, owner, for_member)
+        yield Place(app, owner, of_ann, of_bob)
 
 
 async def _held(app: FastAPI, scope: Message, until: str, is_held: asyncio.Event) -> None:
@@ -96,10 +103,29 @@ def beside_a_member(place: Place, count: int, address: str, until: str, ask: Cal
 
 
 def test_trials_of_members_leave_one_to_the_owner(place: Place) -> None:
-    count = TRIED_AT_ONCE + 1
-    assert beside_a_member(place, count, TRIAL, SENT, lambda: place.ask(TRIAL, place.owner)) == 200
-    assert beside_a_member(place, count, TRIAL, SENT, lambda: place.ask(TRIAL, place.member)) == 503
+    of_members = place.app.state.context.trials_of_members
+    while of_members.take():
+        pass
+    assert place.ask(TRIAL, place.owner) == 200
+    assert place.ask(TRIAL, place.member) == 503
+    of_members.give_back(TRIED_BY_MEMBERS)
     assert place.ask(TRIAL, place.member) == 200
+
+
+@pytest.mark.parametrize("address", ["/api/v1/comparisons/1/preview", "/c/1/note", "/api/v1/uploads"])
+def test_what_a_member_sends_slowly_keeps_nobody_else_waiting(place: Place, address: str) -> None:
+    def ask() -> int:
+        assert place.ask(TRIAL, place.other) == 200
+        assert place.ask(PAGE, place.member) == 200
+        assert place.send("/c/1/note", place.other) == 303
+        return place.send("/c/1/note", place.member)
+
+    assert beside_a_member(place, MEMBERS_AT_ONCE, address, SENT, ask) == 503, "but their own"
+    assert place.send("/c/1/note", place.member) == 303
+
+
+def test_what_a_member_sends_is_no_larger_than_it_may_be(place: Place) -> None:
+    assert place.send("/c/1/note", place.member, "x" * (1 << 21)) == 413
 
 
 def test_files_that_members_take_slowly_leave_one_to_the_owner(place: Place) -> None:

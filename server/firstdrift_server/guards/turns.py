@@ -3,14 +3,20 @@
 A turn lasts until the answer is known; that of a file, until it has been sent, for it is read from the
 database meanwhile. Members take turns of their own, as does the owner who tries other rules or other matches;
 a file that a member asks for is one of those of visitors, so that one more can be written for the owner.
+
+What is sent along has arrived whole before a turn is taken, so that whoever sends it slowly holds none that
+others need. Of each of them, only so much is on its way or in memory at a time.
 """
 
 import re
 from contextlib import ExitStack
 from dataclasses import dataclass
 from http import HTTPStatus
+from typing import cast
 
-from fastapi import Request
+from fastapi import HTTPException, Request
+from starlette.requests import ClientDisconnect
+from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 from starlette.types import Message as Event
 
@@ -33,7 +39,7 @@ _PICKED = re.compile(rb"(?:^|&)(?:golden|target|preview)=")
 """What an address of the page that matches nodes has where something is tried on it."""
 
 _CHUNK = re.compile(f"{UPLOADS}/[^/]+/files/[^/]+")
-"""What may come as slowly as whoever sends it likes."""
+"""What may come as slowly as whoever sends it likes, and is held by a turn of its own kind meanwhile."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,16 +55,16 @@ class TurnGuard:
         if request is None or turns is None:
             await self.app(scope, receive, send)
             return
-        is_visitor = viewer_of(request).link is not None
-        if not await has_turn(turns, request):
-            error = Message.of("server.too_many_visitors" if is_visitor else "server.too_many_trials")
-            hint = Message.of("server.try_again_soon")
-            response = error_answer(request, HTTPStatus.SERVICE_UNAVAILABLE, error, hint)
-            await response(scope, receive, send)
-            return
         is_file = kind_of_visit(scope["path"], scope["query_string"]) is Visit.FILE
         with ExitStack() as held:
-            held.callback(turns.give_back)
+            try:
+                if request.method not in SAFE_METHODS and not _is_chunk(request):
+                    await _take(_for_bodies(request), request, held)
+                    receive = await _arrived(request, receive)
+                await _take(turns, request, held)
+            except HTTPException as error:
+                await _refusal(request, error)(scope, receive, send)
+                return
 
             async def send_on(message: Event) -> None:
                 # Whoever takes a page slowly keeps nobody waiting.
@@ -67,6 +73,45 @@ class TurnGuard:
                 await send(message)
 
             await self.app(scope, receive, send_on)
+
+
+async def _take(turns: Turns, request: Request, held: ExitStack) -> None:
+    if not await has_turn(turns, request):
+        is_visitor = viewer_of(request).link is not None
+        error = Message.of("server.too_many_visitors" if is_visitor else "server.too_many_trials")
+        raise HTTPException(HTTPStatus.SERVICE_UNAVAILABLE, error)
+    held.callback(turns.give_back)
+
+
+async def _arrived(request: Request, receive: Receive) -> Receive:
+    """Wait for the whole body; give what hands it on, and then whatever comes after it."""
+    try:
+        whole = iter([await request.body()])
+    except ClientDisconnect:  # nobody is there to read it
+        raise HTTPException(HTTPStatus.BAD_REQUEST, Message.of("server.body_unreadable")) from None
+
+    async def hand_on() -> Event:
+        body = next(whole, None)
+        return await receive() if body is None else {"type": "http.request", "body": body, "more_body": False}
+
+    return hand_on
+
+
+def _refusal(request: Request, error: HTTPException) -> Response:
+    is_busy = error.status_code == HTTPStatus.SERVICE_UNAVAILABLE
+    hint = Message.of("server.try_again_soon") if is_busy else None
+    return error_answer(request, error.status_code, cast(Message, error.detail), hint)
+
+
+def _for_bodies(request: Request) -> Turns:
+    """Give the turns that whoever asks has for what they send: theirs alone."""
+    context: Context = request.app.state.context
+    viewer = viewer_of(request)
+    return context.bodies.of((viewer.link and viewer.link.id, viewer.member and viewer.member.id))
+
+
+def _is_chunk(request: Request) -> bool:
+    return request.method == "PUT" and _CHUNK.fullmatch(request.scope["path"]) is not None
 
 
 def _turns_for(request: Request) -> Turns | None:
@@ -85,8 +130,7 @@ def _turns_of_member(context: Context, request: Request) -> Turns:
     path, query = request.scope["path"], request.scope["query_string"]
     if kind_of_visit(path, query) is Visit.FILE:
         return context.turns[Visit.FILE]
-    is_chunk = request.method == "PUT" and _CHUNK.fullmatch(path) is not None
-    return context.chunks if is_chunk else context.members
+    return context.chunks if _is_chunk(request) else context.members
 
 
 def is_trial(path: str, query: bytes) -> bool:
