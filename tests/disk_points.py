@@ -39,7 +39,7 @@ from firstdrift.remote.fetch import fetched
 from firstdrift_server.ended import EndedSessions
 from firstdrift_server.export.wanted import Columns, Format, Wanted
 from firstdrift_server.export.written import pieces_of
-from firstdrift_server.uploads import store
+from firstdrift_server.uploads import records, store
 
 PAGE = 4096
 MIB = 1 << 20
@@ -161,8 +161,8 @@ class Upload(Point):
                 uploads.write(upload.id, number, there, self.sent()[there : there + 10_000])
         self.landed = uploads.finish(upload.id)
 
-    def files(self) -> list[store.UploadFile]:
-        return [store.UploadFile(f"run/{name}", len(self.content)) for name in ("a", "b")]
+    def files(self) -> list[records.UploadFile]:
+        return [records.UploadFile(f"run/{name}", len(self.content)) for name in ("a", "b")]
 
     def sent(self) -> bytes:
         return self.content
@@ -196,8 +196,8 @@ class Archive(Upload):
                 packed.addfile(member, io.BytesIO(self.content))
         return gzip.compress(buffer.getvalue(), mtime=0)
 
-    def files(self) -> list[store.UploadFile]:
-        return [store.UploadFile("run.tar.gz", len(self.sent()))]
+    def files(self) -> list[records.UploadFile]:
+        return [records.UploadFile("run.tar.gz", len(self.sent()))]
 
 
 class Session(Point):

@@ -206,9 +206,10 @@ class Context:
         return (*self.settings.roots, uploads) if uploads.is_dir() else self.settings.roots
 
     @property
-    def is_for_member(self) -> bool:
-        """Whether it is a member who changes something."""
-        return self.doing is not None and self.doing.deed.who.actor is Actor.MEMBER
+    def member(self) -> int | None:
+        """Which member changes something; None for nobody who is one."""
+        who = None if self.doing is None else self.doing.deed.who
+        return who.number if who is not None and who.actor is Actor.MEMBER else None
 
     def look(self, question: Callable[Given, Value], *given: Given.args, **named: Given.kwargs) -> Value:
         """Have a question about values of tensors answered in a child process, bounded by the roots.
@@ -256,7 +257,7 @@ class Context:
         """Give a session for what a person asks for, which is kept through a power cut, as is who did it."""
         with writing(self.engine, durable=True) as session:
             yield session
-            require_room(session, for_member=self.is_for_member)
+            require_room(session, for_member=self.member is not None)
             if self.doing is not None:
                 self.doing.enter(session)
         if self.doing is not None:

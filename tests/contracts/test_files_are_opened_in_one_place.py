@@ -26,6 +26,7 @@ READS_BY_ITSELF = {
     "server/firstdrift_server/tokens.py": "reads the file that the operator names",
     "server/firstdrift_server/uploads/archives.py": "reads our copy of an upload, checks what it unpacked",
     "server/firstdrift_server/uploads/store.py": "keeps our own records of uploads",
+    "server/firstdrift_server/uploads/unpacking.py": "locks the folders of uploads, for all servers",
     "server/firstdrift_server/uploads/places.py": "lists the folder of our copy of an upload",
     "firstdrift/support/bundle.py": "reads the log that the operator names, and writes",
     "firstdrift/support/hiding.py": "reads the token that the operator names, to hide it",

@@ -217,7 +217,8 @@ def content_of(folder: Path) -> bytes:
 
 def test_an_upload_that_was_not_put_in_its_place_does_not_take_another_for_its_own(tmp_path: Path) -> None:
     """The server died between writing down where it is to lie and putting it there."""
-    from firstdrift_server.uploads.store import UploadFile, Uploads
+    from firstdrift_server.uploads.records import UploadFile
+    from firstdrift_server.uploads.store import Uploads
 
     uploads = Uploads(tmp_path, 1 << 30)
     first = uploads.begin("run", [UploadFile("run/a", 1)])

@@ -18,7 +18,7 @@ from firstdrift.errors import NotInCatalogueError
 from firstdrift_server.app import create_app
 from firstdrift_server.guards.body import LARGEST_CHUNK
 from firstdrift_server.settings import settings_from
-from firstdrift_server.uploads import archives, store
+from firstdrift_server.uploads import archives, records, store, unpacking
 
 ROUTE = "/api/v1/uploads"
 CHUNK = 100_000
@@ -192,15 +192,15 @@ def test_unpacking_can_be_watched_and_cancelled(
     upload = begin(client, {"run1.tar.gz": archive})
     send(client, upload, [archive])
     half, go_on = threading.Event(), threading.Event()
-    watch = store.Unpacking.watch
+    watch = unpacking.Unpacking.watch
 
-    def pausing(self: store.Unpacking, files: int, size: int, share: float) -> None:
+    def pausing(self: unpacking.Unpacking, files: int, size: int, share: float) -> None:
         if files == 3:
             half.set()
             go_on.wait(30)
         watch(self, files, size, share)
 
-    monkeypatch.setattr(store.Unpacking, "watch", pausing)
+    monkeypatch.setattr(unpacking.Unpacking, "watch", pausing)
     answers: list[Any] = []
     thread = threading.Thread(target=lambda: answers.append(client.post(f"{ROUTE}/{upload}/complete")))
     thread.start()
@@ -373,20 +373,26 @@ def _age(tmp_path: Path, upload: str, seconds: float) -> None:
     os.utime(tmp_path / f"uploads/.incoming/{upload}/upload.json", (then, then))
 
 
-def test_an_upload_that_is_paused_makes_way_for_no_other(
+def test_an_upload_that_is_paused_for_less_than_an_hour_makes_way_for_no_other(
     client: TestClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(store, "MOST_COMING", 2)
     paused, _ = begin(client, {"a": b"12345"}), begin(client, {"b": b"12345"})
-    _age(tmp_path, paused, (store.KEPT_DAYS - 1) * 86400)
+    _age(tmp_path, paused, store.IDLE_SECONDS - 100)
     for size in (5, 2 * QUOTA):
         refused = client.post(ROUTE, json={"files": [{"path": "c", "size": size}]})
         assert refused.status_code == 429, refused.text
         assert refused.json()["message"]["id"] == "uploads.many"
     assert client.get(f"{ROUTE}/{paused}").status_code == 200
-    _age(tmp_path, paused, (store.KEPT_DAYS + 1) * 86400)
+    _age(tmp_path, paused, store.IDLE_SECONDS + 100)
     begin(client, {"c": b"12345"})
-    assert client.get(f"{ROUTE}/{paused}").status_code == 404
+    for answer in (
+        client.get(f"{ROUTE}/{paused}"),
+        client.put(f"{ROUTE}/{paused}/files/0?offset=0", content=b"12345"),
+        client.post(f"{ROUTE}/{paused}/complete"),
+    ):
+        assert (answer.status_code, answer.json()["message"]["id"]) == (404, "uploads.displaced")
+    assert "Begin it anew" in answer.json()["hint"]
 
 
 def test_what_is_being_unpacked_is_not_removed_however_old_it_is(
@@ -417,7 +423,7 @@ class Interrupted(store.Uploads):
 
     meanwhile: Callable[[], object] | None = None
 
-    def arrived(self, upload: store.Upload, number: int) -> int:
+    def arrived(self, upload: records.Upload, number: int) -> int:
         there = super().arrived(upload, number)
         meanwhile, self.meanwhile = self.meanwhile, None
         if meanwhile is not None:
@@ -429,7 +435,7 @@ class Interrupted(store.Uploads):
 def interrupted(tmp_path: Path) -> tuple[Interrupted, str]:
     """Uploads, and one of them, of a file of six bytes."""
     uploads = Interrupted(tmp_path / "uploads", QUOTA)
-    return uploads, uploads.begin("run", [store.UploadFile("run/a.pt", 6)]).id
+    return uploads, uploads.begin("run", [records.UploadFile("run/a.pt", 6)]).id
 
 
 def test_a_chunk_that_was_sent_twice_and_comes_late_takes_nothing_away(

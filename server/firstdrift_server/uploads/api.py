@@ -18,7 +18,8 @@ from starlette.responses import Response
 from firstdrift_server.answers import api_router
 from firstdrift_server.context import Shared
 from firstdrift_server.strict_json import StrictJSONResponse
-from firstdrift_server.uploads.store import MOST_FILES, UploadFile
+from firstdrift_server.uploads.records import UploadFile
+from firstdrift_server.uploads.store import MOST_FILES
 from firstdrift_server.uploads.view import upload_view
 from firstdrift_server.validation import Sent
 
@@ -51,7 +52,7 @@ def begin(wanted: UploadIn, context: Shared) -> StrictJSONResponse:
     """Announce an upload: one archive (zip, tar, tar.gz, tar.xz, tar.bz2), or the files of a folder."""
     files = [UploadFile(file.path, file.size) for file in wanted.files]
     name = wanted.name or files[0].path.partition("/")[0]
-    upload = context.uploads.begin(name, files, for_member=context.is_for_member)
+    upload = context.uploads.begin(name, files, member=context.member)
     context.about("path", name)
     headers = {"location": f"/api/v1/uploads/{upload.id}"}
     return StrictJSONResponse(upload_view(context, upload), HTTPStatus.CREATED, headers)
@@ -97,7 +98,7 @@ async def put(
 @router.post("/{upload}/complete")
 def complete(upload: str, context: Shared) -> StrictJSONResponse:
     """Put an upload that has arrived whole in its place, unpacked, and say which dump it is."""
-    context.uploads.finish(upload)
+    context.uploads.finish(upload, member=context.member)
     return show(upload, context)
 
 

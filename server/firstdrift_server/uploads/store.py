@@ -18,17 +18,16 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from operator import itemgetter
 from pathlib import Path
 from threading import Lock
 
 import msgspec
-from msgspec import Struct
 from msgspec.structs import replace
 
 from firstdrift.catalogue.private import make_file, make_folder
-from firstdrift.catalogue.sizes import FOLDER, file_takes, size_on_disk
+from firstdrift.catalogue.sizes import size_on_disk
 from firstdrift.errors import (
-    BusyError,
     ConflictError,
     NoRoomError,
     NotInCatalogueError,
@@ -36,23 +35,30 @@ from firstdrift.errors import (
     UploadError,
 )
 from firstdrift.wording.message import Message
-from firstdrift_server.uploads.names import folder_name, folders_of, is_archive, parts_of, require_distinct
+from firstdrift_server.uploads.names import folder_name, parts_of, require_distinct
 from firstdrift_server.uploads.places import free_place, innermost, taken
+from firstdrift_server.uploads.records import RECORD, Upload, UploadFile
+from firstdrift_server.uploads.unpacking import Unpacking, Unpackings, held
 
 INCOMING, BIN = ".incoming", ".bin"
-RECORD = "upload.json"
 KEPT_DAYS = 3
 """Uploads nobody goes on with, records of finished ones, and removed dumps are kept so long."""
+
+IDLE_SECONDS = 3600.0
+"""An upload of which nothing has come for so long makes way for others that need its place."""
 
 MOST_FILES = 100_000
 MOST_UNPACKED = 200_000
 """So many files are uploaded at once, and so many files, folders and links come out of an archive."""
 
-MOST_COMING, MOST_UNPACKING = 64, 4
-"""So many uploads may be under way at a time, and so many are unpacked."""
+MOST_COMING = 64
+"""So many uploads may be under way at a time."""
 
 MOST_OF_MEMBERS = MOST_COMING * 4 // 5
-"""Members leave the last fifth of those under way to the owner."""
+"""Members leave the last fifth of those under way to the owner, as they do of the quota."""
+
+LEFT_TO_OWNER, MOST_OF_ONE = 5, 2
+"""The part of the quota that members leave to the owner, and that one of them may have under way."""
 
 LEAST_FREE = 256 << 20
 """Bytes of the disk that uploads leave free: the database lies there too."""
@@ -64,90 +70,20 @@ _ID = re.compile(r"[0-9a-f]{16}", re.ASCII)
 _MAKE_ROOM = Message.of("uploads.remove_uploads")
 
 
-class UploadFile(Struct, frozen=True):
-    """A file that was announced: its path inside the upload, and its size in bytes."""
-
-    path: str
-    size: int
-
-
-class Upload(Struct, frozen=True):
-    """Files that somebody is uploading, or has uploaded.
-
-    Attributes:
-        name: of the folder they are to lie in, unless there is one of that name.
-        landed: that folder; None until all has arrived.
-        inode: by which the system knows it: another upload may have come to lie there meanwhile.
-    """
-
-    id: str
-    name: str
-    files: tuple[UploadFile, ...]
-    created_at: float
-    landed: str | None = None
-    inode: int | None = None
-
-    def has_landed(self) -> bool:
-        """Tell whether it lies where it was to come to lie."""
-        if self.landed is None:
-            return False
-        try:
-            return self.inode in (None, os.stat(self.landed).st_ino)  # noqa: PTH116 (a string)
-        except FileNotFoundError:
-            return False
-
-    @property
-    def size(self) -> int:
-        """Bytes of all files."""
-        return sum(file.size for file in self.files)
-
-    @property
-    def takes(self) -> int:
-        """Bytes of the disk that the files and their folders take."""
-        return sum(file_takes(file.size) for file in self.files) + FOLDER * len(
-            folders_of(file.path for file in self.files)
-        )
-
-    @property
-    def folders(self) -> set[str]:
-        """The folders that the files lie in."""
-        return folders_of(file.path for file in self.files)
-
-    @property
-    def archive(self) -> str | None:
-        """The path of the archive, if the upload is one."""
-        only = self.files[0].path
-        return only if len(self.files) == 1 and is_archive(only) else None
-
-
-class Unpacking:
-    """How far an archive is unpacked; `stop` ends it."""
-
-    def __init__(self) -> None:
-        """Begin with nothing."""
-        self.files = self.size = 0
-        self.share = 0.0
-        self.stop = False
-
-    def watch(self, files: int, size: int, share: float) -> None:
-        """Take down how far it is, or end it."""
-        self.files, self.size, self.share = files, size, share
-        if self.stop:
-            raise UploadError(Message.of("uploads.cancelled"))
-
-
 class Uploads:
     """The uploads below one folder, which may be shared by several servers."""
 
     def __init__(self, folder: Path, quota: int) -> None:
         """Keep them in a folder, which is made when it is needed; they may take `quota` bytes."""
         self.folder, self.quota = folder, quota
-        self._unpacking: dict[str, Unpacking] = {}
+        self._unpackings = Unpackings()
         self._known: dict[str, tuple[int, Upload]] = {}
         self._lock, self._beginning = Lock(), Lock()
 
-    def begin(self, name: str, files: Sequence[UploadFile], *, for_member: bool = False) -> Upload:
-        """Announce an upload, for which there must be room.
+    def begin(self, name: str, files: Sequence[UploadFile], *, member: int | None = None) -> Upload:
+        """Announce an upload of a member, or of the owner, for which there must be room.
+
+        Where there is none, those that were left alone make way, the one that was left first first.
 
         Raises:
             UploadError: uploads are switched off, a name cannot be used, or two files would be one.
@@ -161,11 +97,12 @@ class Uploads:
             )
         tidy = tuple(UploadFile("/".join(_file_parts(file.path)), file.size) for file in files)
         require_distinct([file.path for file in tidy])
-        upload = Upload(secrets.token_hex(8), folder_name(name), tidy, time.time())
+        upload = Upload(secrets.token_hex(8), folder_name(name), tidy, time.time(), member=member)
         self.clean()
         with self._beginning, _room():
-            self._require_turn(MOST_OF_MEMBERS if for_member else MOST_COMING)
-            self._require_room(upload.takes, len(upload.files) + len(upload.folders))
+            self._require_turn(member)
+            self._require_share(upload)
+            self._require_room(upload)
             try:
                 make_folder(self._of(upload.id) / "files")
                 self._save(upload)
@@ -181,13 +118,18 @@ class Uploads:
             NotInCatalogueError: there is none (any more).
         """
         try:
-            return self._read(upload_id)
+            found = self._read(upload_id)
         except FileNotFoundError:
             self._known.pop(upload_id, None)
             raise NotInCatalogueError(
                 Message.of("uploads.no_upload", upload=upload_id[:40]),
                 hint=Message.of("uploads.begin_anew"),
             ) from None
+        if found.is_displaced:
+            raise NotInCatalogueError(
+                Message.of("uploads.displaced", name=found.name), hint=Message.of("uploads.begin_displaced")
+            )
+        return found
 
     def _read(self, upload_id: str) -> Upload:
         if not _ID.fullmatch(upload_id):
@@ -199,7 +141,7 @@ class Uploads:
         if known is None or known[0] != inode:
             known = (inode, msgspec.json.decode(record.read_bytes(), type=Upload))
             self._known[upload_id] = known
-        if known[1].has_landed() or not (record.parent / "files").exists():
+        if known[1].is_displaced or known[1].has_landed() or not (record.parent / "files").exists():
             return known[1]
         return replace(known[1], landed=None)  # whoever was to put it there died just before
 
@@ -245,21 +187,26 @@ class Uploads:
                 os.utime(self._of(upload_id) / RECORD)
             except FileNotFoundError:  # it was cancelled meanwhile
                 self._forget(upload_id)
-        self.get(upload_id)
+        try:
+            self.get(upload_id)
+        except NotInCatalogueError:  # it has made way meanwhile
+            shutil.rmtree(self._of(upload_id) / "files", ignore_errors=True)
+            raise
         return offset + len(data)
 
-    def finish(self, upload_id: str) -> Path:
+    def finish(self, upload_id: str, *, member: int | None = None) -> Path:
         """Put an upload that has arrived whole in its place, unpacked if it is an archive; return where.
 
         What cannot be unpacked is thrown away, unless there was no room: then it can be finished later.
 
         Raises:
             NotInCatalogueError: there is no such upload.
-            ConflictError: it is being unpacked.
+            ConflictError: it is being unpacked, by this server or another.
+            BusyError: as many are unpacked as may be, for a member or in all.
             UploadError: it has not arrived whole, or the archive cannot be unpacked, and why.
             NoRoomError: there is no room for what the archive holds.
         """
-        with self._alone(upload_id) as unpacking, _room():
+        with self._alone(upload_id, member) as unpacking, _room():
             upload = self.get(upload_id)
             if upload.landed is not None and Path(upload.landed).exists():
                 return Path(upload.landed)
@@ -269,7 +216,7 @@ class Uploads:
             if upload.archive is not None:
                 source = here / "unpacked"
                 try:
-                    self._unpack(here / "files" / upload.archive, source, unpacking)
+                    self._unpack(upload, source, unpacking)
                 except NoRoomError:
                     shutil.rmtree(source, ignore_errors=True)
                     raise
@@ -289,16 +236,18 @@ class Uploads:
             NotInCatalogueError: there is no such upload.
         """
         self.get(upload_id)
-        if (unpacking := self._unpacking.get(upload_id)) is not None:
+        if (unpacking := self.unpacking(upload_id)) is not None:
             unpacking.stop = True  # who unpacks it throws it away
             return
         with _room():
             (self._of(upload_id) / RECORD).unlink(missing_ok=True)
-        self._forget(upload_id)
+        with held(self._of(upload_id)) as is_free:
+            if is_free:  # else so does the other server that unpacks it, which sees that the record is gone
+                self._forget(upload_id)
 
     def unpacking(self, upload_id: str) -> Unpacking | None:
         """Say how far an archive is unpacked; None if it is not being unpacked by this process."""
-        return self._unpacking.get(upload_id)
+        return self._unpackings.of(upload_id)
 
     def remove(self, name: str) -> None:
         """Move an uploaded dump to the bin, from which `restore` takes it back.
@@ -333,19 +282,21 @@ class Uploads:
                 if path.lstat().st_mtime >= then:
                     continue
             if path.name == RECORD and path.parent.parent.name == INCOMING:
-                if path.parent.name not in self._unpacking:
-                    self._forget(path.parent.name)
+                with held(path.parent) as is_free:
+                    if is_free:
+                        self._forget(path.parent.name)
             else:
                 shutil.rmtree(path, ignore_errors=True)
 
-    def room(self) -> int:
+    def room(self, *, for_member: bool = False) -> int:
         """Say how many bytes of the disk uploads can still take: what quota and disk leave, bin included."""
         make_folder(self.folder)
         waiting = sum(
             max(0, upload.takes - taken(self._of(upload.id) / "files")) for upload in self._coming()
         )
         free = shutil.disk_usage(self.folder).free - LEAST_FREE
-        return max(0, min(self.quota - size_on_disk(self.folder), free) - waiting)
+        quota = self.quota - (self.quota // LEFT_TO_OWNER if for_member else 0)
+        return max(0, min(quota - size_on_disk(self.folder), free) - waiting)
 
     def _coming(self) -> Iterator[Upload]:
         """Give the uploads that have not arrived whole."""
@@ -355,32 +306,71 @@ class Uploads:
                 if upload.landed is None:
                     yield upload
 
-    def _require_turn(self, most: int) -> None:
-        """Make sure that not too many are under way; what was left alone for days is none any more."""
-        if sum(1 for _ in self._coming()) >= most:
+    def _require_turn(self, member: int | None) -> None:
+        """Make sure that not too many are under way."""
+        most = MOST_COMING if member is None else MOST_OF_MEMBERS
+        if sum(1 for _ in self._coming()) < most:
+            return
+        if not any(map(self._displace, self._idle(member))):
             many, hint = Message.of("uploads.many", most=most), Message.of("uploads.finish_some")
             raise QuotaError(many, seconds=60.0, hint=hint)
 
-    def _require_room(self, takes: int, entries: int) -> None:
-        if takes > self.room():
+    def _require_share(self, upload: Upload) -> None:
+        """Make sure that what one member has under way leaves room to the others."""
+        if upload.member is None:
+            return
+        most = self.quota // MOST_OF_ONE
+        others = sum(one.takes for one in self._coming() if one.member == upload.member)
+        if others + upload.takes > most:
+            said = Message.of("uploads.no_room_of_one", bytes=upload.takes, room=max(0, most - others))
+            raise NoRoomError(said, hint=Message.of("uploads.finish_some"))
+
+    def _require_room(self, upload: Upload) -> None:
+        takes, for_member = upload.takes, upload.member is not None
+        if takes > self.room(for_member=for_member):
             shutil.rmtree(self.folder / BIN, ignore_errors=True)
-        if takes > (room := self.room()):
+        idle = self._idle(upload.member)
+        if takes <= self.room(for_member=for_member) + sum(one.takes for one in idle):
+            while idle and takes > self.room(for_member=for_member):
+                self._displace(idle.pop(0))
+        if takes > (room := self.room(for_member=for_member)):
             raise NoRoomError(Message.of("uploads.no_room", bytes=takes, room=room), hint=_MAKE_ROOM)
-        if entries > self._entries():
+        if len(upload.files) + len(upload.folders) > self._entries():
             raise NoRoomError(Message.of("uploads.no_more_files"), hint=Message.of("uploads.remove_files"))
+
+    def _idle(self, member: int | None) -> list[Upload]:
+        """List those that were left alone, longest first; for members, none of the owner's."""
+        ages: list[tuple[float, Upload]] = []
+        for upload in self._coming():
+            with suppress(FileNotFoundError):
+                ages.append(((self._of(upload.id) / RECORD).stat().st_mtime, upload))
+        then = time.time() - IDLE_SECONDS
+        idle = [one for one in ages if one[0] < then and (member is None or one[1].member is not None)]
+        return [upload for _, upload in sorted(idle, key=itemgetter(0))]
+
+    def _displace(self, upload: Upload) -> bool:
+        """Let an upload that was left alone make way, unless somebody works on it; tell whether it did."""
+        here = self._of(upload.id)
+        with held(here) as is_free:
+            if is_free:
+                self._save(replace(upload, is_displaced=True))
+                for rest in ("files", "unpacked"):
+                    shutil.rmtree(here / rest, ignore_errors=True)
+        return is_free
 
     def _entries(self) -> int:
         """Say how many files and folders the disk can still take, of those that say so."""
         disk = os.statvfs(self.folder)
         return max(0, disk.f_favail - LEAST_FREE_ENTRIES) if disk.f_files else sys.maxsize
 
-    def _unpack(self, archive: Path, into: Path, unpacking: Unpacking) -> None:
+    def _unpack(self, upload: Upload, into: Path, unpacking: Unpacking) -> None:
         from firstdrift_server.uploads.archives import Limits, require_links_inside, unpack
 
         shutil.rmtree(into, ignore_errors=True)
         into.mkdir(mode=0o700)
         most = min(MOST_UNPACKED, self._entries())
-        unpack(archive, into, Limits(size=self.room(), files=most), unpacking.watch)
+        room = self.room(for_member=upload.member is not None)
+        unpack(self._file(upload, 0), into, Limits(size=room, files=most), unpacking.watch)
         # The one folder that is all there is gets another name: none of its links may go by this one.
         require_links_inside(innermost(into))
 
@@ -431,24 +421,14 @@ class Uploads:
                 os.utime(to)
 
     @contextmanager
-    def _alone(self, upload_id: str) -> Iterator[Unpacking]:
+    def _alone(self, upload_id: str, member: int | None) -> Iterator[Unpacking]:
         self.get(upload_id)
-        with self._lock:
-            if upload_id in self._unpacking:
-                raise ConflictError(
-                    Message.of("uploads.being_unpacked"), hint=Message.of("uploads.ask_how_far")
-                )
-            if len(self._unpacking) >= MOST_UNPACKING:
-                raise BusyError(
-                    Message.of("uploads.many_unpacked"), hint=Message.of("processes.hint.try_again")
-                )
-            mine = self._unpacking[upload_id] = Unpacking()
-        try:
-            yield mine
-        finally:
-            del self._unpacking[upload_id]
-            if mine.stop:
-                self._forget(upload_id)
+        with self._unpackings.alone(self._of(upload_id), member) as mine:
+            try:
+                yield mine
+            finally:
+                if mine.stop:
+                    self._forget(upload_id)
 
     def _save(self, upload: Upload) -> None:
         record = self._of(upload.id) / RECORD

@@ -7,7 +7,7 @@ from firstdrift.errors import LimitError
 from firstdrift.groups import fields_of
 from firstdrift_server.context import Context
 from firstdrift_server.questions.dumps import dump_in
-from firstdrift_server.uploads.store import Upload
+from firstdrift_server.uploads.records import Upload
 
 
 def upload_view(context: Context, upload: Upload) -> dict[str, Any]:
