@@ -23,7 +23,7 @@ from fastapi import FastAPI
 from fastapi.testclient import TestClient
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from security.test_paths import INSIDE, OUTSIDE, pieces
+from security.test_paths import INSIDE, OUTSIDE, make_links, pieces
 from soak import record, rounds
 from sqlalchemy import select
 from starlette.datastructures import ImmutableMultiDict
@@ -73,18 +73,7 @@ def top(tmp_path_factory: pytest.TempPathFactory, unpacked: Unpacked) -> Path:
         (secret / "key").write_text(f"fc1.Dense: {SECRET}.Linear\n")
         (secret / "op_mapping_file.json").write_text(f'{{"{SECRET}": ["{SECRET}"]}}')
         (secret / f"{SECRET}.jsonl").write_text(rollout.read_text().replace("prompt-", SECRET))
-    links = {
-        "link-to-directory": "../outside",
-        "link-to-file": "../outside/key",
-        "link-to-sibling": "../dumps-secret",
-        "link-to-top": "/",
-        "link-to-link": "link-to-directory",
-        "loop": "loop",
-        "link-inside": "run1",
-        "run1/link-up": "../..",
-    }
-    for name, target in links.items():
-        (top / "dumps" / name).symlink_to(target)
+    make_links(top / "dumps")
     return top
 
 

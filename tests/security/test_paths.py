@@ -10,6 +10,23 @@ from hypothesis import strategies as st
 from firstdrift.errors import PathOutsideRootsError
 from firstdrift.paths import inside, spelt, unspelt
 
+LINKS = {
+    "link-to-directory": "../outside",
+    "link-to-file": "../outside/key",
+    "link-to-sibling": "../dumps-secret",
+    "link-to-top": "/",
+    "link-to-link": "link-to-directory",
+    "loop": "loop",
+    "link-inside": "run1",
+    "run1/link-up": "../..",
+}
+"""What lies in a root beside its dumps: links, most of which lead out."""
+
+
+def make_links(root: Path) -> None:
+    for name, target in LINKS.items():
+        (root / name).symlink_to(target)
+
 
 @pytest.fixture(scope="module")
 def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -21,18 +38,7 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (top / "dumps-secret/key").write_text("s")
     (top / "outside").mkdir()
     (top / "outside/key").write_text("s")
-    links = {
-        "link-to-directory": "../outside",
-        "link-to-file": "../outside/key",
-        "link-to-sibling": "../dumps-secret",
-        "link-to-top": "/",
-        "link-to-link": "link-to-directory",
-        "loop": "loop",
-        "link-inside": "run1",
-        "run1/link-up": "../..",
-    }
-    for name, target in links.items():
-        (top / "dumps" / name).symlink_to(target)
+    make_links(top / "dumps")
     return top
 
 

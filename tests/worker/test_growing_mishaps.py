@@ -115,6 +115,11 @@ def dies_after(count: int, engine: Engine) -> Iterator[Callable[[], Any]]:
     yield some
 
 
+def names_kept(engine: Engine, slice_id: int) -> list[str]:
+    with reading(engine) as session:
+        return [node.name for node in load_slice(session, slice_id).nodes]
+
+
 def test_nodes_that_a_dead_worker_left_are_none_of_what_a_slice_has_become(
     engine: Engine, two_states: Slices, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -135,9 +140,7 @@ def test_nodes_that_a_dead_worker_left_are_none_of_what_a_slice_has_become(
     with reading(engine) as session:
         (now,) = slices_of_dump(session, dump_id)
     add_nodes(lambda: writing(engine), now.id, two_states.second, "13:c")
-    with reading(engine) as session:
-        found = load_slice(session, now.id)
-    assert [node.name for node in found.nodes] == [node.name for node in two_states.second.nodes]
+    assert names_kept(engine, now.id) == [node.name for node in two_states.second.nodes]
 
 
 def test_a_worker_that_reads_what_has_changed_meanwhile_leaves_no_nodes_of_it(
@@ -150,9 +153,7 @@ def test_a_worker_that_reads_what_has_changed_meanwhile_leaves_no_nodes_of_it(
         (now,) = slices_of_dump(session, dump_id)
     add_nodes(lambda: writing(engine), now.id, two_states.first, "13:a")
     add_nodes(lambda: writing(engine), now.id, two_states.second, "13:b")
-    with reading(engine) as session:
-        found = load_slice(session, now.id)
-    assert [node.name for node in found.nodes] == [node.name for node in two_states.second.nodes]
+    assert names_kept(engine, now.id) == [node.name for node in two_states.second.nodes]
 
 
 @pytest.fixture
@@ -204,14 +205,21 @@ def go_on(engine: Engine, comparison: int) -> Any:  # noqa: ANN401
     return found
 
 
+@contextmanager
+def half_written(address: str, source: Path, target: Path) -> Iterator[Writer]:
+    """Give what writes a dump while a worker works: a step is there, and half of the next."""
+    with Writer(source / "target", target) as writer, worker(address):
+        writer.write("step0/rank0")
+        writer.write("step1/rank0", "half")
+        yield writer
+
+
 @pytest.mark.usefixtures("quick")
 def test_a_comparison_that_was_cancelled_does_not_go_on_by_itself(
     engine: Engine, address: str, unpacked: Unpacked, tmp_path: Path
 ) -> None:
     golden, target = unpacked(STEPS) / "golden", tmp_path / "target"
-    with Writer(unpacked(STEPS) / "target", target) as writer, worker(address):
-        writer.write("step0/rank0")
-        writer.write("step1/rank0", "half")
+    with half_written(address, unpacked(STEPS), target) as writer:
         cancelled, other = (ask_to_compare(engine, golden, target) for _ in range(2))
         for one in (cancelled, other):
             assert wait_for_comparison(engine, one).follows
@@ -239,9 +247,7 @@ def test_a_dump_that_cannot_be_looked_at_for_a_moment_is_looked_at_again(
     engine: Engine, address: str, unpacked: Unpacked, tmp_path: Path
 ) -> None:
     golden, target = unpacked(STEPS) / "golden", tmp_path / "target"
-    with Writer(unpacked(STEPS) / "target", target) as writer, worker(address):
-        writer.write("step0/rank0")
-        writer.write("step1/rank0", "half")
+    with half_written(address, unpacked(STEPS), target) as writer:
         comparison = ask_to_compare(engine, golden, target)
         wait_for_comparison(engine, comparison)
         away = target.rename(tmp_path / "away")
