@@ -11,6 +11,7 @@ import asyncio
 import os
 import resource
 import signal
+import sys
 from contextlib import suppress
 from threading import Timer
 from typing import TYPE_CHECKING, Any, Final
@@ -35,6 +36,9 @@ MOST_CONNECTIONS: Final = 2000
 
 MOST_WAITING: Final = 400
 """So many connections may wait for the head of a request, browsers' idle ones among them."""
+
+SWITCH_SECONDS: Final = 0.0005
+"""How soon a thread that tries rules or matches lets others go on: a page waits many times for that."""
 
 ANSWERS_SECONDS: Final = 5
 """So long answers that are being given may take when the server is told to stop."""
@@ -160,6 +164,7 @@ class Server(uvicorn.Server):
 def serve(app: ASGIApp, listener: "socket.socket") -> None:
     """Serve an application until the process is told to stop, which then ends within LEAVE_SECONDS."""
     allow_many_files()
+    sys.setswitchinterval(SWITCH_SECONDS)
     connection = type("Connection", (Connection,), {"waiting": {}, "opened": set()})
     # No access log: an address may hold the token, once, before it becomes a cookie. Else it logs as we do.
     config = uvicorn.Config(
