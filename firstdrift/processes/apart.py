@@ -5,10 +5,12 @@ The process that was started stays out of that: it tells what happened, and afte
 the command is run once more with files read instead of mapped, where that is the fault of one tensor.
 """
 
+import math
 import os
 import signal
 import sys
 import threading
+import time
 import traceback
 from collections.abc import Callable
 from contextlib import suppress
@@ -24,6 +26,8 @@ from firstdrift.wording.text import text_of
 
 _PASSED_ON: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _SHARE_OF_MEMORY: Final = 0.9
+_SAME_SECONDS: Final = 0.5
+"""What arrives within these is one Ctrl-C; one that was lost, as in a destructor, can be repeated."""
 
 
 def run_apart(command: Callable[[], int]) -> int:
@@ -101,11 +105,13 @@ def _run(command: Callable[[], int], *, maps: bool) -> int:
 def _in_child(command: Callable[[], int], ended: int, *, maps: bool) -> int:
     threading.Thread(target=end_with_parent, args=(ended,), daemon=True).start()
     if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
-        signal.signal(signal.SIGINT, _interrupt_once)
+        signal.signal(signal.SIGINT, _Interrupts())
     allow_mapping(allowed=maps)
     limit_memory(int(_SHARE_OF_MEMORY * memory_of_machine()))
     try:
         return command()
+    except KeyboardInterrupt:  # once more, while it was ending
+        return 128 + signal.SIGINT
     except BaseException:  # noqa: BLE001 - nothing of this process may run on as if it were its parent
         traceback.print_exc()
         return CRASHED
@@ -115,10 +121,16 @@ def _in_child(command: Callable[[], int], ended: int, *, maps: bool) -> int:
                 stream.flush()
 
 
-def _interrupt_once(_signal: int, _frame: FrameType | None) -> None:
-    # A terminal sends it to the parent too, which passes it on.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    raise KeyboardInterrupt
+class _Interrupts:
+    """Interrupts the work at each Ctrl-C, which arrives twice: a terminal sends it to the parent, too."""
+
+    def __init__(self) -> None:
+        self._last = -math.inf
+
+    def __call__(self, _signal: int, _frame: FrameType | None) -> None:
+        before, self._last = self._last, time.monotonic()
+        if self._last - before > _SAME_SECONDS:
+            raise KeyboardInterrupt
 
 
 def end_with_parent(ended: int) -> None:

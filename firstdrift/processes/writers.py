@@ -43,7 +43,7 @@ MOST_BYTES: Final = 1 << 18
 _STILL_SECONDS = 60.0
 """So long a writer may do nothing at all until it has something to say; it works as long as it has to."""
 
-_NICENESS: Final = 10
+_NICENESS: Final = 5
 """Of 0 to 19: how far a writer stands back behind whoever wants the processor."""
 
 _RESIZE_PIPE: Final = getattr(fcntl, "F_SETPIPE_SZ", None)

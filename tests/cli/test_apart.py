@@ -4,6 +4,7 @@ import json
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -15,8 +16,11 @@ from firstdrift.wording.message import Message
 from firstdrift.wording.text import text_of
 
 CRASH = """
-import os, signal, sys
+import os, signal, sys, time
 from firstdrift import cli
+def wait():
+    while True:  # a signal that comes just before a pause would not end it
+        time.sleep(0.1)
 def main():
     {0}
 cli.main = main
@@ -52,7 +56,7 @@ def test_a_process_that_is_killed_over_a_dump_is_no_answer_either(
 
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_signal_to_the_command_ends_the_process_that_reads(number: signal.Signals, status: int) -> None:
-    script = CRASH.format("print('here', flush=True); signal.pause()", "compare")
+    script = CRASH.format("print('here', flush=True); wait()", "compare")
     command = [sys.executable, "-c", script]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as started:
         assert started.stdout is not None
@@ -64,8 +68,20 @@ def test_a_signal_to_the_command_ends_the_process_that_reads(number: signal.Sign
     assert not psutil.pid_exists(child.pid)
 
 
+def test_an_interrupt_that_was_lost_can_be_repeated() -> None:
+    losing = "try:\n wait()\nexcept KeyboardInterrupt:\n print(2, flush=True)\n wait()"
+    script = CRASH.format(f"print(1, flush=True); exec({losing!r})", "compare")
+    with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True) as started:
+        assert started.stdout is not None
+        for number in ("1\n", "2\n"):
+            assert started.stdout.readline() == number
+            time.sleep(0.6)
+            started.send_signal(signal.SIGINT)
+        assert started.wait(60) == 130
+
+
 def test_the_process_that_reads_ends_when_the_command_is_killed() -> None:
-    script = CRASH.format("print('here', flush=True); signal.pause()", "compare")
+    script = CRASH.format("print('here', flush=True); wait()", "compare")
     with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True) as started:
         assert started.stdout is not None
         assert started.stdout.readline() == "here\n"
