@@ -20,6 +20,7 @@ from msgspec.inspect import DictType, NoneType, StructType, UnionType, VarTupleT
 from msgspec.json import Decoder
 from msgspec.structs import fields
 
+from firstdrift.decoders import made_alone
 from firstdrift.strict_json import to_compact_json
 from firstdrift.wording.message import verbatim
 
@@ -41,7 +42,7 @@ def from_text(kind: Any, text: str) -> Any:  # noqa: ANN401 (a type in, one of i
 @cache
 def _decoder(kind: Any) -> Decoder[Any]:  # noqa: ANN401
     # Not strict, so that numbers by their names are numbers.
-    return Decoder(kind, strict=False, dec_hook=_made)
+    return made_alone(Decoder, kind, strict=False, dec_hook=_made)
 
 
 def _made(known: type, plain: Any) -> Any:  # noqa: ANN401

@@ -33,6 +33,7 @@ from msgspec.msgpack import Decoder, Encoder
 from msgspec.structs import astuple, fields
 
 from firstdrift.catalogue.codec import from_text, to_text
+from firstdrift.decoders import made_alone
 from firstdrift.wording.message import Message
 
 if TYPE_CHECKING:
@@ -443,4 +444,4 @@ def _some_several(kind: Any, column: Column, at: Array) -> list[Any]:  # noqa: A
 
 @cache
 def _decoder(kind: Any) -> Decoder[Any]:  # noqa: ANN401
-    return Decoder(list[kind], dec_hook=lambda known, plain: known(plain))
+    return made_alone(Decoder, list[kind], dec_hook=lambda known, plain: known(plain))

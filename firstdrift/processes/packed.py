@@ -5,6 +5,8 @@ from typing import Any
 
 from msgspec.msgpack import Decoder, Encoder
 
+from firstdrift.decoders import made_alone
+
 
 def pack(record: object) -> bytes:
     """Write a record, or built-in values of records.
@@ -21,7 +23,7 @@ def unpack(kind: Any, packed: bytes) -> Any:  # noqa: ANN401 (a type in, one of 
     Raises:
         DecodeError: it is cut short, or holds something else.
     """
-    return Decoder(kind, dec_hook=_made).decode(packed)
+    return made_alone(Decoder, kind, dec_hook=_made).decode(packed)
 
 
 def _plain(value: object) -> str:

@@ -126,9 +126,12 @@ class Kept:
             written.write(json.encode(Version(file.name, size, file.version)) + b"\n")
 
 
+_DECODER = json.Decoder(Version)
+
+
 def _version(line: bytes) -> Version | None:
     with suppress(ValueError):
-        return json.decode(line, type=Version)
+        return _DECODER.decode(line)
     return None  # the last line, of a machine that went out
 
 

@@ -90,11 +90,14 @@ class Import(Struct, frozen=True, forbid_unknown_fields=True):
     name: Annotated[str, Meta(max_length=200)] = "imported"
 
 
+_DECODER = msgspec.json.Decoder(Import)
+
+
 async def _import_from(request: Request) -> Import:
     """Read the body as far as it makes sense, while others are answered: it may hold 50 MB."""
     body = await request.body()
     try:
-        return await run_in_threadpool(msgspec.json.decode, body, type=Import)
+        return await run_in_threadpool(_DECODER.decode, body)
     except msgspec.DecodeError as error:
         raise HTTPException(HTTPStatus.UNPROCESSABLE_ENTITY, verbatim(str(error))) from error
 

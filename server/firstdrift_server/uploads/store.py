@@ -70,6 +70,9 @@ _ID = re.compile(r"[0-9a-f]{16}", re.ASCII)
 _MAKE_ROOM = Message.of("uploads.remove_uploads")
 
 
+_DECODER = msgspec.json.Decoder(Upload)
+
+
 class Uploads:
     """The uploads below one folder, which may be shared by several servers."""
 
@@ -139,7 +142,7 @@ class Uploads:
         inode = record.stat().st_ino
         known = self._known.get(upload_id)
         if known is None or known[0] != inode:
-            known = (inode, msgspec.json.decode(record.read_bytes(), type=Upload))
+            known = (inode, _DECODER.decode(record.read_bytes()))
             self._known[upload_id] = known
         if known[1].is_displaced or known[1].has_landed() or not (record.parent / "files").exists():
             return known[1]
