@@ -61,8 +61,13 @@ PROMISES: dict[str, Promise] = {
     ),
     "visitors": Promise(
         "Visitors cannot take a server from whoever has the token",
-        "uploads, trials of rules, files and suggestions, more than may be asked for",
-        ("security/test_quotas.py", "server/test_turns.py", "server/test_metrics.py"),
+        "uploads, trials of rules, files and suggestions, more than may be asked for; slow parts of uploads",
+        (
+            "security/test_quotas.py",
+            "server/test_turns.py",
+            "server/test_metrics.py",
+            "reliability/test_slow_visitors.py",
+        ),
     ),
     "names": Promise(
         "Names in dumps never run as code",

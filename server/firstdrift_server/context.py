@@ -61,10 +61,10 @@ MEMBERS_AT_ONCE = 16
 """So many requests of members are answered at a time: most of the 40 threads stay free for the owner."""
 
 BODIES_AT_ONCE = 8
-"""So many bodies of requests of each member, or of visitors through a link, are in memory or on their way."""
+"""So many bodies of each member, or of visitors through a link, are in memory or on their way.
 
-CHUNKS_AT_ONCE = 16
-"""So many parts of uploads of members come at a time, each of which is held in memory until it is whole."""
+Parts of uploads are among them, of 16 MiB at most: one member takes up to 128 MiB.
+"""
 
 TRIED_AT_ONCE = 3
 """So many rules or matches are tried at a time for the owner, in the server or by its children."""
@@ -153,7 +153,7 @@ class Context:
         trying: child processes that try matches.
         writers: starts the processes that write files.
         turns: one is held by each visitor who is being answered.
-        members: likewise by each member; `chunks` by one who sends a part of an upload.
+        members: likewise by each member.
         bodies: of each member and link, held by one who sends a body, and until it is answered.
         trials: likewise by the owner who has something tried; `trials_of_members` by members who do.
         checks: one is held while it is looked up what the link of a visitor opens.
@@ -192,7 +192,6 @@ class Context:
     )
     members: Turns = field(default_factory=lambda: Turns(MEMBERS_AT_ONCE))
     bodies: TurnsOfEach = field(default_factory=lambda: TurnsOfEach(BODIES_AT_ONCE))
-    chunks: Turns = field(default_factory=lambda: Turns(CHUNKS_AT_ONCE))
     trials: Turns = field(default_factory=lambda: Turns(TRIED_AT_ONCE))
     trials_of_members: Turns = field(default_factory=lambda: Turns(TRIED_BY_MEMBERS))
     checks: Turns = field(default_factory=lambda: Turns(CHECKED_AT_ONCE))

@@ -1,4 +1,4 @@
-"""Visitors who send slowly, or nothing, or never finish, keep nobody else from being answered."""
+"""Visitors and members who send slowly, or nothing, or never finish, keep nobody else from being answered."""
 
 import os
 import signal
@@ -12,10 +12,13 @@ from pathlib import Path
 from urllib.request import urlopen
 
 import pytest
-from running import running
+from clients import Client
+from running import FIRSTDRIFT, running
+from soak import record, rounds
 from working import wait_until
 
 from firstdrift_server.connections import MOST_WAITING, allow_many_files
+from firstdrift_server.context import BODIES_AT_ONCE
 
 SLOW = 1200
 MOST = 20
@@ -37,6 +40,17 @@ SERVER = f"""{IMPATIENT}
 from firstdrift.cli import run
 run()
 """
+
+PARTS, PART = rounds(20, 200), 1 << 16
+SLOW_PARTS = 40
+PATIENT = """
+from firstdrift_server import connections
+from firstdrift_server.guards import turns
+connections.BODY_SECONDS, turns.WAIT_SECONDS = 600, 1
+from firstdrift.cli import run
+run()
+"""
+"""A server that waits longer for bodies than a test takes, and hardly for a turn."""
 
 STUCK = f"""{IMPATIENT}
 connections.MOST_CONNECTIONS = {MOST}
@@ -148,6 +162,52 @@ def test_a_body_that_comes_steadily_may_take_longer(address: tuple[str, int]) ->
             one.sendall(bytes(size // 8))
             time.sleep(BODY_SECONDS / 6)
         assert one.recv(65536).startswith(b"HTTP/1.1 4")  # an answer, whatever it says
+
+
+def waits(connection: socket.socket) -> bool:
+    """Tell whether nothing has been answered yet."""
+    connection.settimeout(0)
+    try:
+        connection.recv(1, socket.MSG_PEEK)
+    except BlockingIOError:
+        return True
+    return False
+
+
+def begun(client: Client) -> str:
+    """Announce an upload; give the address of its only file."""
+    files = [{"path": "run/a", "size": PARTS * PART}]
+    return f"/api/v1/uploads/{client.data('POST', '/api/v1/uploads', {'files': files})['id']}/files/0?offset="
+
+
+def of_member(name: str, data: Path) -> str:
+    """Add a member; give what their requests say."""
+    command = [*FIRSTDRIFT, "member", "add", name, "--data-dir", str(data)]
+    return f"Bearer {subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()}"
+
+
+def test_parts_of_uploads_that_a_member_sends_slowly_keep_no_other_member_waiting(tmp_path: Path) -> None:
+    signed = [of_member(name, tmp_path / "data") for name in ("ann", "bo")]
+    token = "the token of whoever started it"  # noqa: S105
+    with running(tmp_path, "server", program=PATIENT, FIRSTDRIFT_TOKEN=token) as server:
+        slow, other = (Client(f"http://127.0.0.1:{server.port}", {"Authorization": one}) for one in signed)
+        of_slow, of_other = begun(slow), begun(other)
+        head = f"PUT {of_slow}0 HTTP/1.1\r\nHost: localhost\r\nAuthorization: {signed[0]}\r\n"
+        head += f"Content-Length: {PART}\r\n\r\na"
+        with connections(("127.0.0.1", server.port), head.encode(), SLOW_PARTS) as sent:
+            wait_until(lambda: slow.ask("PUT", f"{of_slow}0", raw=bytes(PART))[0] == 503, PATIENCE)
+            began = time.monotonic()
+            for number in range(PARTS):
+                other.data("PUT", f"{of_other}{number * PART}", raw=bytes(PART))
+            other.data("POST", of_other.partition("/files/")[0] + "/complete")
+            took = time.monotonic() - began
+            wait_until(lambda: sum(map(waits, sent)) == BODIES_AT_ONCE, PATIENCE)
+        assert took < rounds(1, 4) * PATIENCE
+    record(
+        "visitors",
+        f"{SLOW_PARTS} parts that a member sends slowly, {BODIES_AT_ONCE} on their way: "
+        f"the {PARTS} parts of another member have arrived in {took:.1f} s",
+    )
 
 
 @contextmanager

@@ -112,7 +112,7 @@ def test_trials_of_members_leave_one_to_the_owner(place: Place) -> None:
     assert place.ask(TRIAL, place.member) == 200
 
 
-@pytest.mark.parametrize("address", ["/api/v1/comparisons/1/preview", "/c/1/note", "/api/v1/uploads"])
+@pytest.mark.parametrize("address", ["/api/v1/comparisons/1/preview", "/c/1/note", "/api/v1/uploads", CHUNK])
 def test_what_a_member_sends_slowly_keeps_nobody_else_waiting(place: Place, address: str) -> None:
     def ask() -> int:
         assert place.ask(TRIAL, place.other) == 200
@@ -134,8 +134,3 @@ def test_files_that_members_take_slowly_leave_one_to_the_owner(place: Place) -> 
     assert beside_a_member(place, count, FILE, TAKEN, lambda: place.ask(FILE, place.member)) == 503
     assert beside_a_member(place, count, FILE, TAKEN, lambda: place.ask(PAGE, place.member)) == 200
     assert place.ask(FILE, place.member) == 200
-
-
-def test_parts_of_uploads_that_come_slowly_keep_no_member_from_pages(place: Place) -> None:
-    count = MEMBERS_AT_ONCE
-    assert beside_a_member(place, count, CHUNK, SENT, lambda: place.ask(PAGE, place.member)) == 200

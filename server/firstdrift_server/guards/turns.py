@@ -23,7 +23,6 @@ from starlette.types import Message as Event
 from firstdrift.wording.message import Message
 from firstdrift_server.answers import error_answer
 from firstdrift_server.context import Context
-from firstdrift_server.guards.body import UPLOADS
 from firstdrift_server.guards.origin import SAFE_METHODS
 from firstdrift_server.turns import Turns
 from firstdrift_server.visitors import Visit, kind_of_visit, viewer_of
@@ -37,9 +36,6 @@ _TRIAL = re.compile(
 )
 _PICKED = re.compile(rb"(?:^|&)(?:golden|target|preview)=")
 """What an address of the page that matches nodes has where something is tried on it."""
-
-_CHUNK = re.compile(f"{UPLOADS}/[^/]+/files/[^/]+")
-"""What may come as slowly as whoever sends it likes, and is held by a turn of its own kind meanwhile."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +54,7 @@ class TurnGuard:
         is_file = kind_of_visit(scope["path"], scope["query_string"]) is Visit.FILE
         with ExitStack() as held:
             try:
-                if request.method not in SAFE_METHODS and not _is_chunk(request):
+                if request.method not in SAFE_METHODS:
                     await _take(_for_bodies(request), request, held)
                     receive = await _arrived(request, receive)
                 await _take(turns, request, held)
@@ -110,10 +106,6 @@ def _for_bodies(request: Request) -> Turns:
     return context.bodies.of((viewer.link and viewer.link.id, viewer.member and viewer.member.id))
 
 
-def _is_chunk(request: Request) -> bool:
-    return request.method == "PUT" and _CHUNK.fullmatch(request.scope["path"]) is not None
-
-
 def _turns_for(request: Request) -> Turns | None:
     """Give the turns of which a request needs one; None if it needs none."""
     context: Context = request.app.state.context
@@ -123,14 +115,9 @@ def _turns_for(request: Request) -> Turns | None:
     is_tried = is_trial(path, query)
     if viewer.member is None:
         return context.trials if is_tried else None
-    return context.trials_of_members if is_tried else _turns_of_member(context, request)
-
-
-def _turns_of_member(context: Context, request: Request) -> Turns:
-    path, query = request.scope["path"], request.scope["query_string"]
-    if kind_of_visit(path, query) is Visit.FILE:
-        return context.turns[Visit.FILE]
-    return context.chunks if _is_chunk(request) else context.members
+    if is_tried:
+        return context.trials_of_members
+    return context.turns[Visit.FILE] if kind_of_visit(path, query) is Visit.FILE else context.members
 
 
 def is_trial(path: str, query: bytes) -> bool:

@@ -1,4 +1,4 @@
-"""Who works on an upload: one at a time, of all servers that share its folder, and few in all.
+"""Who works on an upload: one at a time, of all servers that share its folder, and few of each server.
 
 A server that works on an upload holds a lock on a file in its folder, which ends with the process. What is
 held is left alone by the others, whatever its age.
@@ -17,7 +17,7 @@ from firstdrift.wording.message import Message
 from firstdrift_server.uploads.records import RECORD
 
 MOST_UNPACKING = 4
-"""So many archives are unpacked at a time."""
+"""So many archives each server unpacks at a time."""
 
 MOST_OF_MEMBERS = MOST_UNPACKING - 1
 MOST_OF_ONE = MOST_UNPACKING - 2
