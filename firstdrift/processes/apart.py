@@ -27,7 +27,7 @@ from firstdrift.wording.text import text_of
 _PASSED_ON: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _SHARE_OF_MEMORY: Final = 0.9
 _SAME_SECONDS: Final = 0.5
-"""What arrives within these is one Ctrl-C; one that was lost, as in a destructor, can be repeated."""
+"""What arrives within these of one that was heard is the same Ctrl-C; one that was lost can be repeated."""
 
 
 def run_apart(command: Callable[[], int]) -> int:
@@ -84,7 +84,11 @@ def _run(command: Callable[[], int], *, maps: bool) -> int:
     if child == 0:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, kept)
         os.close(alive)
-        os._exit(_in_child(command, ended, maps=maps))
+        status = 128 + signal.SIGINT  # what it is where somebody presses once more at the very end
+        try:
+            status = _in_child(command, ended, maps=maps)
+        finally:
+            os._exit(status)
     os.close(ended)
 
     def pass_on(number: int, _frame: FrameType | None) -> None:
@@ -128,8 +132,9 @@ class _Interrupts:
         self._last = -math.inf
 
     def __call__(self, _signal: int, _frame: FrameType | None) -> None:
-        before, self._last = self._last, time.monotonic()
-        if self._last - before > _SAME_SECONDS:
+        now = time.monotonic()
+        if now - self._last > _SAME_SECONDS:
+            self._last = now
             raise KeyboardInterrupt
 
 

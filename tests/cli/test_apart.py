@@ -80,6 +80,20 @@ def test_an_interrupt_that_was_lost_can_be_repeated() -> None:
         assert started.wait(60) == 130
 
 
+def test_an_interrupt_that_was_lost_is_repeated_by_somebody_who_presses_fast() -> None:
+    losing = "try:\n wait()\nexcept KeyboardInterrupt:\n print(2, flush=True)\n wait()"
+    script = CRASH.format(f"print(1, flush=True); exec({losing!r})", "compare")
+    with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True) as started:
+        assert started.stdout is not None
+        assert started.stdout.readline() == "1\n"
+        until = time.monotonic() + 60
+        while started.poll() is None and time.monotonic() < until:
+            started.send_signal(signal.SIGINT)
+            time.sleep(0.1)
+        started.kill()
+        assert started.wait() == 130
+
+
 def test_the_process_that_reads_ends_when_the_command_is_killed() -> None:
     script = CRASH.format("print('here', flush=True); wait()", "compare")
     with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True) as started:
