@@ -27,7 +27,15 @@ from sqlalchemy import (
 from sqlalchemy.orm import Session, aliased
 
 from firstdrift.catalogue.columns import Now
-from firstdrift.catalogue.jobs.queue import COMPARE, Job, enqueue, job_record, request_cancel
+from firstdrift.catalogue.jobs.queue import (
+    COMPARE,
+    INTERACTIVE,
+    ORDINARY,
+    Job,
+    enqueue,
+    job_record,
+    request_cancel,
+)
 from firstdrift.catalogue.lookup import added, mentions, record_of, required
 from firstdrift.catalogue.tables import (
     ComparisonEntry,
@@ -53,9 +61,6 @@ from firstdrift.wording.text import LANGUAGES, text_of
 
 MOST_SEARCHED = 2000
 """The findings of so many comparisons, the newest, are searched."""
-
-INTERACTIVE = 10
-"""Priority of what somebody waits for on a page, such as other rules; comparing has 0."""
 
 
 class Comparison(Struct, frozen=True):
@@ -121,7 +126,13 @@ def judging_of(options: Options) -> Judging:
 
 
 def create_comparison(
-    session: Session, golden: Path, target: Path, options: Options, *, note: str = "", priority: int = 0
+    session: Session,
+    golden: Path,
+    target: Path,
+    options: Options,
+    *,
+    note: str = "",
+    priority: int = ORDINARY,
 ) -> int:
     """Ask for two dumps to be compared; return the id of the comparison.
 

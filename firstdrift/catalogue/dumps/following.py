@@ -15,7 +15,7 @@ from sqlalchemy.orm import Session
 from firstdrift.catalogue.columns import Now
 from firstdrift.catalogue.comparisons.records import compare_what_is_new, get_comparison
 from firstdrift.catalogue.dumps.jobs import newest_index, newest_job
-from firstdrift.catalogue.jobs.queue import FOLLOW, Job, enqueue, request_cancel
+from firstdrift.catalogue.jobs.queue import FOLLOW, ORDINARY, Job, enqueue, request_cancel
 from firstdrift.catalogue.tables import ComparisonEntry, DumpEntry, JobState
 
 LOOK_SECONDS: Final = 5.0
@@ -87,7 +87,7 @@ def go_on(session: Session, dump_id: int) -> list[int]:
     wanted = select(one.id).where(one.follows, one.deleted_at.is_(None), or_(golden, target))
     found = list(session.scalars(wanted.order_by(one.id)))
     for comparison_id in found:
-        compare_what_is_new(session, comparison_id, priority=0)
+        compare_what_is_new(session, comparison_id, priority=ORDINARY)
     return found
 
 

@@ -5,11 +5,8 @@ from pathlib import Path
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
-from firstdrift.catalogue.jobs.queue import COMPUTE, INDEX, Job, enqueue, job_record
+from firstdrift.catalogue.jobs.queue import COMPUTE, INDEX, INTERACTIVE, Job, enqueue, job_record
 from firstdrift.catalogue.tables import DumpEntry, JobEntry
-
-INTERACTIVE = 10
-"""Priority of reading what somebody looks at."""
 
 
 def read_dump_later(session: Session, path: Path, *, computes: bool = False) -> int:

@@ -55,6 +55,15 @@ from firstdrift.wording.message import Message, verbatim
 
 log = logging.getLogger(__name__)
 
+INTERACTIVE: Final = 10
+"""Priority of what somebody waits for on a page, such as other rules, or a dump that is looked at."""
+
+ORDINARY: Final = 0
+"""Priority of comparing, and of what a growing dump brings: they are taken in the order they were asked for.
+
+With a higher one, a dump that changes without end would keep all that people ask for waiting.
+"""
+
 COMPARE = "compare"
 INDEX = "index"
 """Read a dump into the catalogue: all its slices, nodes and tensors."""
@@ -166,7 +175,7 @@ def enqueue(
     comparison_id: int | None = None,
     *,
     path: str | None = None,
-    priority: int = 0,
+    priority: int = ORDINARY,
     after: float | None = None,
 ) -> int:
     """Add a job that works on a comparison, or on the dump at a path; return its id.

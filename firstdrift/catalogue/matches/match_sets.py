@@ -21,7 +21,6 @@ from sqlalchemy.orm import Session
 
 from firstdrift.catalogue.columns import Now
 from firstdrift.catalogue.comparisons.records import (
-    INTERACTIVE,
     Judging,
     compare_again,
     create_comparison,
@@ -29,6 +28,7 @@ from firstdrift.catalogue.comparisons.records import (
     judging_of,
     set_note,
 )
+from firstdrift.catalogue.jobs.queue import INTERACTIVE
 from firstdrift.catalogue.lookup import added, record_of, required
 from firstdrift.catalogue.tables import ComparisonEntry, MatchSetEntry, MatchSetVersionEntry
 from firstdrift.comparison.report import Options
