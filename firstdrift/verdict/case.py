@@ -19,7 +19,7 @@ from firstdrift.metrics.measurement import STATISTICS
 from firstdrift.model.node import BACKWARD
 from firstdrift.model.tensor import GRADIENT, UNDERFLOW
 from firstdrift.verdict.conditioning import Term
-from firstdrift.verdict.confidence import Excess
+from firstdrift.verdict.confidence import Excess, Quantity
 from firstdrift.verdict.evidence import Evidence
 from firstdrift.verdict.fixed_thresholds import MADE_OF, NOISE_BEFORE, STATISTICS_ROUNDING
 from firstdrift.verdict.layer_outliers import PeerGroup
@@ -209,7 +209,9 @@ def excess_of_parameter(evidence: Evidence, pair: int) -> Excess | None:
     """Return the error of a parameter and what its dtypes and training explain; None without a number."""
     error = evidence.pair_errors[pair]
     margin = _excess(evidence, pair, error.roundoff)
-    return Excess(error.value, error.value / margin) if error.value and 0 < margin < math.inf else None
+    if not error.value or not 0 < margin < math.inf:
+        return None
+    return Excess(error.value, error.value / margin, Quantity.WEIGHT)
 
 
 def _excess(evidence: Evidence, pair: int, roundoff: float) -> float:

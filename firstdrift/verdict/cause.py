@@ -48,7 +48,8 @@ def signs_of_row(evidence: Evidence, row: TreeRow, judged: RowJudgement) -> Reas
 
 def with_values(origin: Finding, shown: Reasons) -> Finding:
     """Let a finding say what the values of its tensor show (`firstdrift.comparison.shown`) as well."""
-    signs = (*origin.cause, *(_as_line(origin, one) or one for one in shown if not _is_size_alone(one)))
+    telling = (one for one in shown if not _is_size_alone(one))
+    signs = (*origin.cause, *(_as_line(origin, one) or _of_weight(origin, one) for one in telling))
     cause = tuple(sorted(signs, key=lambda sign: _PLACE.get(sign.id, 1)))
     return replace(origin, shown=shown, cause=cause)
 
@@ -80,6 +81,15 @@ def _as_line(origin: Finding, shown: Message) -> Message | None:
             by = "_by_statistics" if "hint" in shown.arguments else ""
             return Message.of(f"cause.line{by}", tensor=_named(origin), line=line)
     return None
+
+
+def _of_weight(origin: Finding, shown: Message) -> Message:
+    """Call a weight one where it is an input of an operator, as the reasons do."""
+    tensor = origin.tensor or ""
+    if origin.node_class is not NodeClass.WEIGHTS_DIFFER or tensor.startswith("parameter."):
+        return shown
+    weight = Message.of("shown.weight", name=tensor)
+    return Message.of(shown.id, **{**shown.arguments, "tensor": weight})
 
 
 def _named(origin: Finding) -> Message | str:

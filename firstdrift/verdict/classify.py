@@ -24,7 +24,7 @@ from firstdrift.verdict.added_inside import added_inside, explained_by_added
 from firstdrift.verdict.case import Case, Progress, apart_by_training, case_of
 from firstdrift.verdict.classes import ENTERED, ClassRule, rule_of
 from firstdrift.verdict.conditioning import error_of_sum
-from firstdrift.verdict.confidence import Excess
+from firstdrift.verdict.confidence import Excess, Quantity
 from firstdrift.verdict.evidence import Evidence
 from firstdrift.verdict.explanations import PEERS, excused_by, explain, factor_of, floor_of, jumps
 from firstdrift.verdict.fixed_thresholds import UNLIKE_BEFORE
@@ -242,6 +242,11 @@ def _over(error: float, limit: float) -> Excess | None:
     return Excess(error, limit) if math.isfinite(error) and limit else None
 
 
+def _over_input(case: Case) -> Excess | None:
+    found = _over(case.error.input or 0.0, _limit_of_input(case))
+    return None if found is None else found._replace(of=Quantity.INPUT)
+
+
 def _go_on(case: Case, own: Classified) -> None:
     """Remember what the rows after this one are held against."""
     progress, row, error = case.progress, case.row, case.error
@@ -435,7 +440,7 @@ def _blame_what_surrounds(case: Case, classified: Sequence[Classified]) -> None:
     blamed.node_class = NodeClass.NON_FINITE if INPUT in error.non_finite else NodeClass.SOURCE
     blamed.entered = blamed.worst_pair = error.input_pair
     blamed.reasons = (entered(evidence, case.row, error, blamed=surrounding, is_maker=maker is not None),)
-    blamed.rule, blamed.excess = _ENTERED, _over(case.error.input or 0.0, _limit_of_input(case))
+    blamed.rule, blamed.excess = _ENTERED, _over_input(case)
     if alone is not None:
         blamed.node_class = NodeClass.STRUCTURE_DIFFERS
         blamed.reasons = (runs_alone(evidence, alone, case.row, error),)

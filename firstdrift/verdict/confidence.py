@@ -58,11 +58,22 @@ class Basis(StrEnum):
     """Nothing but the same node of other layers says that it is off."""
 
 
+class Quantity(StrEnum):
+    """What a limit is the limit of."""
+
+    OUTPUT = "output"
+    INPUT = "input"
+    WEIGHT = "weight"
+    SCALE = "scale"
+    """By how much the output is golden times a number."""
+
+
 class Excess(NamedTuple):
     """An error, and the limit that it exceeds."""
 
     error: float
     limit: float
+    of: Quantity = Quantity.OUTPUT
 
     @property
     def margin(self) -> float:
@@ -77,6 +88,7 @@ class Confidence(Struct, frozen=True, gc=False):
         margin: its error over the limit that it exceeds, 1 at least; None where no number decided.
         limit: that limit; None where no number decided, and of what an earlier version found.
         slices: in how many slices an error begins at the same node.
+        of: what it is the limit of; None likewise.
     """
 
     certainty: Certainty
@@ -84,6 +96,7 @@ class Confidence(Struct, frozen=True, gc=False):
     margin: float | None = None
     slices: int = 1
     limit: float | None = None
+    of: Quantity | None = None
 
     @property
     def said(self) -> Message:
@@ -94,6 +107,7 @@ class Confidence(Struct, frozen=True, gc=False):
             f"confidence.said{with_margin}",
             certainty=Message.of(f"confidence.{self.certainty}"),
             basis=Message.of(f"confidence.basis_{self.basis}"),
+            what=Message.of(f"confidence.of_{self.of or 'unknown'}"),
             margin=self.margin,
             limit=self.limit,
             slices=self.slices,
@@ -119,7 +133,9 @@ def confidence_in(basis: Basis, excess: Excess | None) -> Confidence:
     """Say how sure a finding of one slice is; without an excess no number decided."""
     if excess is None:
         return Confidence(Certainty.SUSPECTED if basis is Basis.PEERS else Certainty.CERTAIN, basis)
-    return Confidence(_certainty(basis, excess.margin), basis, excess.margin, limit=excess.limit)
+    return Confidence(
+        _certainty(basis, excess.margin), basis, excess.margin, limit=excess.limit, of=excess.of
+    )
 
 
 def _certainty(basis: Basis, margin: float) -> Certainty:

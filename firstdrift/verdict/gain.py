@@ -12,7 +12,7 @@ from firstdrift.metrics.gain import gain
 from firstdrift.model.node import BACKWARD
 from firstdrift.model.tensor import INPUT, PARAMETER
 from firstdrift.verdict.case import Case, Scope
-from firstdrift.verdict.confidence import Excess
+from firstdrift.verdict.confidence import Excess, Quantity
 from firstdrift.verdict.evidence import Evidence
 from firstdrift.verdict.fixed_thresholds import LEAST_DIRECTED, LEAST_ROWS_DIRECTED
 from firstdrift.verdict.row_errors import RowErrors, is_gradient_of_parameter
@@ -43,7 +43,8 @@ def excess_of_gain(case: Case) -> Excess | None:
     if pair is None or found is None:
         return None
     explained = max(_explained_gain(case), _by_chance(case, pair, found))
-    return Excess(abs(found), max(case.limits.factor * explained, case.limits.peer_floor * case.roundoff))
+    limit = max(case.limits.factor * explained, case.limits.peer_floor * case.roundoff)
+    return Excess(abs(found), limit, Quantity.SCALE)
 
 
 def _is_asked(case: Case, pair: int) -> bool:

@@ -6,7 +6,7 @@ The catalogue has a text with gaps for each message, as `str.format` has them, a
     {clauses:; }          a list with another joint
     {names: and }         a list with a word before its last: "A, B and C"
     {error:.1%}           any format of `str.format` for numbers
-    {error:percent}       a relative error with two digits: "1.5 %", "46 %", "1.2e-5 %"
+    {error:percent}       a relative error with three digits: "1.48 %", "45.9 %", "1.19e-5 %"
     {count:node|nodes}    a count with its noun, in the number that it asks for: "1 node", "1,234 nodes"
     {count:~is|are}       the word alone
 """
@@ -20,6 +20,7 @@ from typing import Any, Final, NamedTuple
 
 from firstdrift.tables import tables_of
 from firstdrift.wording.message import VERBATIM, Argument, Message
+from firstdrift.wording.relative_error import percentage
 
 SOURCE: Final = "en"
 LANGUAGES: Final = ("en", "zh")
@@ -102,16 +103,30 @@ def pieces_of(message: Message, links: Mapping[str, str], language: str = SOURCE
     if pattern is None or message.id == VERBATIM:
         return [Piece(text_of(message, language))]
     formatter, found = _formatter(language), list[Piece]()
+    is_word = False
     for text, name, spec, _ in formatter.parse(pattern):
-        found += [Piece(text)] if text else []
+        said = [Piece(text)] if text else []
+        found = _closed_up_pieces(found, said) if is_word else [*found, *said]
         if not name:
             continue
         argument = message.arguments[name]
-        if isinstance(argument, Message) and name not in links:
-            found += pieces_of(argument, links, language)
+        is_word = isinstance(argument, Message) and name not in links
+        if isinstance(argument, Message) and is_word:
+            found = _closed_up_pieces(found, pieces_of(argument, links, language))
         else:
             found.append(Piece(formatter.format_field(argument, spec or ""), links.get(name)))
     return found
+
+
+def _closed_up_pieces(before: list[Piece], after: list[Piece]) -> list[Piece]:
+    """Join pieces; no space stays between Chinese characters."""
+    if not before or not after:
+        return [*before, *after]
+    last, first = before[-1], after[0]
+    if first.text[:1] > _HAN and last.text[:-1][-1:] > _HAN:
+        last = last._replace(text=last.text.removesuffix(" "))
+    first = first._replace(text=_beside(last.text, first.text))
+    return [*before[:-1], last, first, *after[1:]]
 
 
 def rule_text(id: str, language: str = SOURCE) -> str:  # noqa: A002 (as a message's)
@@ -195,7 +210,7 @@ def number(value: float, format_spec: str = "") -> str:
     if "|" in format_spec:
         return _counted(int(value), format_spec)
     if format_spec == _PERCENT:
-        return f"{number(100 * value, '.2g')} %" if math.isfinite(value) else number(value)
+        return percentage(value) if math.isfinite(value) else number(value)
     written = format(value, format_spec or (".3g" if isinstance(value, float) else ""))
     mantissa, _, exponent = written.partition("e")
     if not exponent:

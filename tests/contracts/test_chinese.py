@@ -64,6 +64,10 @@ def test_no_chinese_text_has(what: str) -> None:
     assert [(where, text) for where, text in found if not MAY_SAY.search(text)] == []
 
 
+def test_no_chinese_text_is_an_english_plural() -> None:
+    assert [(where, text) for where, text in ALL if re.search(r"(?i)\b(?:steps|ranks|tokens)$", text)] == []
+
+
 @pytest.mark.parametrize(
     ("what", "text"),
     list(

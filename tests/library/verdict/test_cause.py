@@ -121,6 +121,22 @@ def test_the_size_of_a_difference_is_no_cause() -> None:
     assert (found.shown, found.cause) == (shown, ())
 
 
+@pytest.mark.parametrize(
+    ("tensor", "node_class", "said"),
+    [
+        ("input.1", NodeClass.WEIGHTS_DIFFER, "in the weight (input.1): target is zero everywhere"),
+        ("input.1", NodeClass.SOURCE, "in input.1: target is zero everywhere"),
+        ("parameter.w", NodeClass.WEIGHTS_DIFFER, "in parameter.w: target is zero everywhere"),
+    ],
+)
+def test_a_weight_that_an_operator_is_given_is_called_one(
+    tensor: str, node_class: NodeClass, said: str
+) -> None:
+    hint = Message.of("hint.zero", side=Message.of("side.target"))
+    shown = (Message.of("shown.values", tensor=tensor, hints=(hint,)),)
+    assert text_of(with_values(finding(tensor, node_class), shown).cause[0]) == said
+
+
 def test_operators_that_both_call_are_no_cause() -> None:
     judged = make(
         Call("Functional.linear.0.forward", "Module.mlp.MLP.forward.0", inputs=[0.0], outputs=[0.5]),

@@ -7,6 +7,7 @@ from firstdrift.model.slice import Coordinates
 from firstdrift.verdict.confidence import Basis, Certainty, Excess, confidence_in, seen_in
 from firstdrift.verdict.findings import conclude
 from firstdrift.verdict.judgement import Finding
+from firstdrift.wording.message import Message
 from firstdrift.wording.text import LANGUAGES, text_of
 
 U32 = 2.0**-24
@@ -81,6 +82,20 @@ def test_steps_that_show_the_same_node_are_counted() -> None:
     confidence = found(Call(LINEAR, inputs=[0.0], outputs=[50 * U32]), steps=3).confidence
     assert confidence is not None
     assert (confidence.slices, confidence.certainty) == (3, Certainty.CERTAIN)
+
+
+def test_a_limit_says_what_it_is_the_limit_of() -> None:
+    off = Call(LINEAR, inputs=[0.0], outputs=[0.1])
+    other_weight = Call("Module.layers.0.mlp.Linear.forward.0", None, [0.0], [0.1], {"weight": 0.5})
+    assert [quantity(off), quantity(other_weight)] == ["confidence.of_output", "confidence.of_weight"]
+
+
+def quantity(call: Call) -> str:
+    confidence = found(call).confidence
+    assert confidence is not None
+    what = confidence.said.arguments["what"]
+    assert isinstance(what, Message)
+    return what.id
 
 
 def test_an_argument_that_differs_needs_no_number() -> None:

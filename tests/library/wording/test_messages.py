@@ -99,6 +99,9 @@ def test_equal_messages_are_one_in_a_set() -> None:
         (123456.0, "", "123,000"),
         (1e9, "g", "1e9"),
         (1108, ",", "1,108"),
+        (0.0148, "percent", "1.48 %"),
+        (1.19e-7, "percent", "1.19e-5 %"),
+        (math.inf, "percent", "inf"),
     ],
 )
 def test_numbers_are_written_in_one_way(value: float, spec: str, written: str) -> None:
