@@ -2,6 +2,7 @@
 
 import io
 import os
+import shutil
 import tarfile
 import threading
 import time
@@ -14,6 +15,7 @@ import pytest
 from messages import refuses
 from working import wait_until
 
+from firstdrift.catalogue.sizes import size_on_disk
 from firstdrift.errors import BusyError, ConflictError, NoRoomError, NotInCatalogueError, UploadError
 from firstdrift_server.uploads import archives, store
 from firstdrift_server.uploads.records import RECORD, UploadFile
@@ -32,11 +34,12 @@ def leave(uploads: Uploads, upload: str, seconds: float) -> None:
     os.utime(uploads.folder / store.INCOMING / upload / RECORD, (then, then))
 
 
-def packed(uploads: Uploads, member: int | None = OWNER) -> str:
-    """Have an archive arrive; give its upload."""
-    file = io.BytesIO()
+def packed(uploads: Uploads, member: int | None = OWNER, size: int = 0) -> str:
+    """Have an archive arrive, with a file of so many bytes; give its upload."""
+    file, held = io.BytesIO(), tarfile.TarInfo("run/a")
+    held.size = size
     with tarfile.open(fileobj=file, mode="w:gz") as archive:
-        archive.addfile(tarfile.TarInfo("run/a"))
+        archive.addfile(held, io.BytesIO(bytes(size)))
     upload = uploads.begin("run.tgz", [UploadFile("run.tgz", len(file.getvalue()))], member=member)
     uploads.write(upload.id, 0, 0, file.getvalue())
     return upload.id
@@ -144,6 +147,42 @@ def test_a_member_leaves_room_to_others_and_all_members_to_the_owner(uploads: Up
     with refuses(NoRoomError, "uploads.no_room"):
         begin(uploads, QUOTA // 5, BOB)
     begin(uploads, QUOTA // 5)
+
+
+def test_what_is_unpacked_at_once_takes_no_more_than_there_is_room_for(
+    uploads: Uploads, other: Uploads, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = (packed(uploads, size=QUOTA * 3 // 5) for _ in range(2))
+    unpack = archives.unpack
+
+    def beside_another(*given: object) -> None:
+        monkeypatch.setattr(archives, "unpack", unpack)
+        other.finish(second)
+        unpack(*given)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(archives, "unpack", beside_another)
+    with refuses(NoRoomError, "uploads.archive_needs_room"):
+        uploads.finish(first)
+    assert size_on_disk(uploads.folder) < QUOTA
+    shutil.rmtree(other.get(second).landed or "")
+    assert uploads.finish(first).is_dir(), "it can be unpacked later"
+
+
+def test_an_archive_leaves_the_disk_free_that_others_need(
+    uploads: Uploads, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    upload, unpack = packed(uploads, size=1 << 20), archives.unpack
+
+    def while_others_fill_the_disk(*given: object) -> None:
+        with monkeypatch.context() as full:
+            full.setattr(store, "LEAST_FREE", 1 << 62)
+            unpack(*given)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(archives, "unpack", while_others_fill_the_disk)
+    with refuses(NoRoomError, "uploads.disk_full"):
+        uploads.finish(upload)
+    monkeypatch.setattr(archives, "unpack", unpack)
+    assert uploads.finish(upload).is_dir()
 
 
 def test_uploads_left_alone_make_way_for_others_the_one_that_was_left_first_first(uploads: Uploads) -> None:

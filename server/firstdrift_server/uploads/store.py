@@ -293,13 +293,17 @@ class Uploads:
 
     def room(self, *, for_member: bool = False) -> int:
         """Say how many bytes of the disk uploads can still take: what quota and disk leave, bin included."""
+        return max(0, self._left(for_member=for_member))
+
+    def _left(self, *, for_member: bool) -> int:
+        """Say how much room is left; less than 0 for what is too much."""
         make_folder(self.folder)
         waiting = sum(
             max(0, upload.takes - taken(self._of(upload.id) / "files")) for upload in self._coming()
         )
         free = shutil.disk_usage(self.folder).free - LEAST_FREE
         quota = self.quota - (self.quota // LEFT_TO_OWNER if for_member else 0)
-        return max(0, min(quota - size_on_disk(self.folder), free) - waiting)
+        return min(quota - size_on_disk(self.folder), free) - waiting
 
     def _coming(self) -> Iterator[Upload]:
         """Give the uploads that have not arrived whole."""
@@ -373,9 +377,25 @@ class Uploads:
         into.mkdir(mode=0o700)
         most = min(MOST_UNPACKED, self._entries())
         room = self.room(for_member=upload.member is not None)
-        unpack(self._file(upload, 0), into, Limits(size=room, files=most), unpacking.watch)
+
+        def watch(files: int, size: int, share: float) -> None:
+            unpacking.watch(files, size, share)
+            if shutil.disk_usage(self.folder).free < LEAST_FREE:
+                raise NoRoomError(Message.of("uploads.disk_full"), hint=Message.of("uploads.make_room"))
+
+        unpack(self._file(upload, 0), into, Limits(size=room, files=most), watch)
+        self._require_room_beside(upload, into)
         # The one folder that is all there is gets another name: none of its links may go by this one.
         require_links_inside(innermost(into))
+
+    def _require_room_beside(self, upload: Upload, unpacked: Path) -> None:
+        """Make sure that there is room for what was unpacked beside what has come meanwhile."""
+        with self._beginning:
+            left = self._left(for_member=upload.member is not None)
+            if left < 0:
+                room = max(0, size_on_disk(unpacked) + left)
+                shutil.rmtree(unpacked, ignore_errors=True)  # what others have unpacked may have room then
+                raise NoRoomError(Message.of("uploads.archive_needs_room", room=room), hint=_MAKE_ROOM)
 
     def _require_whole(self, upload: Upload) -> None:
         missing = [
