@@ -1,7 +1,9 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
+import "./page.mjs";
 import { ABSENT, UNKNOWN, bins, prepare, selection, sizeAt, worst } from "../../frontend/firstdrift_frontend/static/comparison/heat_cells.js";
+import { describe, state } from "../../frontend/firstdrift_frontend/static/comparison/heat_state.js";
 import { shadeOf } from "../../frontend/firstdrift_frontend/static/lib/limit_shades.js";
 
 const DATA = {
@@ -20,6 +22,15 @@ test("each cell is as large as its error, and what has none says why", () => {
   const cells = prepare(DATA);
   assert.deepEqual([...cells.sizes], [0, 1e-3, UNKNOWN, Infinity, 0.5, ABSENT, ABSENT, ABSENT, ABSENT]);
   assert.equal(sizeAt(cells, 1, 1), 0.5);
+});
+
+test("the cell of the first bad node says whether its own output fails", () => {
+  const said = { ...DATA, verdicts: [[0, 0, 1], [0, 2, null]], rows: [{ states: [] }, { states: [] }], classes: [[0, 0, 0], [1, 1, 0]], class_names: ["clean", "propagated"] };
+  document.getElementById = () => ({ dataset: { from: "data" } });
+  state.cells = prepare(said);
+  assert.deepEqual(describe([1, 0]).slice(2), ["the first bad node is inside; the output of the whole is within its limit"]);
+  state.cells = prepare({ ...said, first: { row: 1, layer: 1 } });
+  assert.deepEqual(describe([1, 1]).slice(2), ["error, propagated", "the first bad node is here"]);
 });
 
 test("layers are called by their ends as long as these differ", () => {

@@ -179,6 +179,8 @@ def test_a_slice_that_fails_inside_says_so_where_its_output_does_not(client: Tes
         ("error", True),
     ]
     assert page.count('data-says="inside-means"') == 1
+    drawn = client.get(f"/api/v1/comparisons/{RANKS}/chart").json()["chart"]["traces"]
+    assert sorted(inside for trace in drawn for inside in trace["inside"]) == [False, True]
     tokens = client.get(f"/c/{TOKENS}", headers=HTML).text
     assert "cell-link v-error" in tokens, "there the output fails"
     assert "inside-means" not in tokens

@@ -57,6 +57,7 @@ def _trace(line: Line, metric: str, edges: tuple[float, float], logarithmic: boo
         "y": [_drawn(cell.value or 0.0, *edges, logarithmic) for cell in shown],
         "shown": [write(cell.value, metric) for cell in shown],
         "state": [cell.state for cell in shown],
+        "inside": [cell.is_inside for cell in shown],
         "at_edge": [not _is_drawable(cell.value, logarithmic) for cell in shown],
         "slice": [cell.slice for cell in shown],
     }

@@ -15,7 +15,7 @@ from firstdrift.groups import seconds
 from firstdrift_server.parts.addresses import node_address
 
 _ORDERS: Final = 6.0
-"""So many powers of ten the picture reaches down from the largest error."""
+"""So many powers of ten the picture reaches down from the largest error, or to below the limit."""
 
 
 class Bar(Struct, frozen=True):
@@ -24,27 +24,32 @@ class Bar(Struct, frozen=True):
     Attributes:
         of: "input", "weight" or "output".
         share: how far its bar reaches, 0 to 1, by the logarithm of the error.
-        is_beyond: whether it is more than the limit, or no finite number.
+        is_beyond: whether it is more than its limit, or no finite number.
+        limit_share: where its limit lies; None if it has none.
     """
 
     of: str
     error: float
     share: float
     is_beyond: bool
+    limit_share: float | None
 
 
 class Evidence(Struct, frozen=True):
     """The first bad node in one look.
 
     Attributes:
-        limit: error from which on the node is bad; None where no number decided. Likewise its share.
+        ends: the errors at which a bar is empty, and full.
+        limit: error from which on the node is bad; None where no number decided.
+        limit_of: what it limits, such as "output"; None likewise, and of what an earlier version found.
         node: address of its page.
         capture: a configuration that saves its values; None where they were, or nothing is known to.
     """
 
     bars: tuple[Bar, ...]
+    ends: tuple[float, float]
     limit: float | None
-    limit_share: float | None
+    limit_of: str | None
     node: str
     capture: str | None
 
@@ -55,21 +60,30 @@ def evidence_of(session: Session, comparison: Comparison, slices: Sequence[Slice
     here = {pair.target: pair for pair in slices}.get(finding.coordinates) if finding else None
     if finding is None or here is None:
         return None
-    limit = finding.confidence.limit if finding.confidence else None
+    sure = finding.confidence
+    limit, limit_of = (None, None) if sure is None else (sure.limit, sure.of)
     errors = _errors(get_row(session, here.id, finding.row))
-    top = _top((limit or 0.0, *seconds(errors)))
+    ends = ends_of(seconds(errors), limit)
     return Evidence(
-        bars=tuple(Bar(of, error, _share(error, top), is_beyond(error, limit)) for of, error in errors),
+        bars=tuple(bar(of, error, limit if limit_of in {None, of} else None, ends) for of, error in errors),
+        ends=ends,
         limit=limit,
-        limit_share=None if limit is None else _share(limit, top),
+        limit_of=limit_of,
         node=node_address(comparison.id, here.position, finding.row),
         capture=capture_config(finding, comparison.target.format) if comparison.target else None,
     )
 
 
-def _top(errors: Iterable[float]) -> float:
-    """Return the error whose bar takes the whole width."""
-    return max(filter(math.isfinite, errors), default=0.0) or 1.0
+def bar(of: str, error: float, limit: float | None, ends: tuple[float, float]) -> Bar:
+    """Draw an error, and the limit that it has."""
+    limit_share = None if limit is None else _share(limit, ends)
+    return Bar(of, error, _share(error, ends), is_beyond(error, limit), limit_share)
+
+
+def ends_of(errors: Iterable[float], limit: float | None) -> tuple[float, float]:
+    """Return the errors whose bars are empty, and take the whole width; a limit has room on both sides."""
+    top = max(filter(math.isfinite, (limit or 0.0, *errors)), default=0.0) or 1.0
+    return min(top / 10.0**_ORDERS, (limit or math.inf) / 10.0), top
 
 
 def _errors(row: Row) -> list[tuple[str, float]]:
@@ -78,13 +92,14 @@ def _errors(row: Row) -> list[tuple[str, float]]:
     return [(of, error) for of, error in found if error is not None]
 
 
-def _share(error: float, top: float) -> float:
-    """Say how far a bar reaches: 1 for the largest, 0 for what is a millionth of it or less."""
+def _share(error: float, ends: tuple[float, float]) -> float:
+    """Say how far a bar reaches, from 0 to 1."""
     if not error:
         return 0.0
     if not math.isfinite(error):
         return 1.0
-    return min(1.0, max(0.0, 1.0 + math.log10(error / top) / _ORDERS))
+    low, top = ends
+    return min(1.0, max(0.0, math.log10(error / low) / math.log10(top / low)))
 
 
 def is_beyond(error: float, limit: float | None) -> bool:

@@ -227,7 +227,7 @@ def test_of_outputs_alone_the_sum_is_held_against_all_three_that_it_adds(
         ("0_Attention/4_LinearNoQuant = root.model.layers.7.self_attn.o_proj", "1.45 %"),
         ("2_MlpGateUpWeightPack/4_LinearNoQuant = root.model.layers.7.mlp.down_proj", "2.95 %"),
     ]
-    assert text_of(reason.arguments["output"]) == "8.8 %"
+    assert text_of(reason.arguments["output"]) == "8.80 %"
 
 
 def test_across_frameworks_operators_alone_show_the_sum(unpacked: Callable[[str], Path]) -> None:

@@ -2,7 +2,7 @@
 
 import { say } from "../lib/notice.js";
 import { around, isForBrowser } from "../lib/parts.js";
-import { axis, colour, colourOf, decades, keepDrawn, react, sources, word } from "../lib/plot.js";
+import { axis, colour, colourOf, decades, evenly, keepDrawn, react, sources, word } from "../lib/plot.js";
 
 /** @type {Record<string, string>} */
 const SYMBOLS = {
@@ -24,21 +24,21 @@ function traces(chart) {
     name: trace.name.text,
     x: trace.x,
     y: trace.y,
-    customdata: trace.slice.map((/** @type {number} */ slice, /** @type {number} */ i) => [slice, trace.shown[i], word(trace.state[i])]),
+    customdata: trace.slice.map((/** @type {number} */ slice, /** @type {number} */ i) => [slice, trace.shown[i], word(trace.inside[i] ? "inside" : trace.state[i])]),
     line: { color: colour("line-strong"), width: 1.5, dash: DASHES[number % DASHES.length] },
     marker: markers(trace),
     hovertemplate: `${word(chart.x_title)} %{x}: %{customdata[1]}<br>%{customdata[2]}<extra></extra>`,
   }));
 }
 
-/** @param {{at_edge: boolean[], state: string[], x: unknown[]}} trace */
-function markers({ at_edge: isAtEdge, state, x }) {
+/** @param {{at_edge: boolean[], inside: boolean[], state: string[], x: unknown[]}} trace */
+function markers({ at_edge: isAtEdge, inside, state, x }) {
   const scale = x.length > 150 ? 2 : 1;
   return {
     opacity: 1,
     size: isAtEdge.map((edge) => (edge ? 11 : 9) / scale),
     color: state.map(colourOf),
-    symbol: state.map((name, i) => (isAtEdge[i] ? "star" : SYMBOLS[name] ?? "circle")),
+    symbol: state.map((name, i) => (isAtEdge[i] ? "star" : inside[i] ? "x-open" : SYMBOLS[name] ?? "circle")),
   };
 }
 
@@ -69,7 +69,7 @@ const drawIn = (target) => ({ chart }) => {
   const [low, high] = chart.range;
   const scale = chart.logarithmic
     ? decades(low, high, chart.is_error)
-    : { type: "linear", range: [low, high], ...(chart.is_error ? { tickformat: ",.3~%" } : {}) };
+    : chart.is_error ? evenly(low, high) : { type: "linear", range: [low, high] };
   return react(target, traces(chart), {
     showlegend: chart.traces.length > 1,
     xaxis: axis(word(chart.x_title), { type: "category", showgrid: false, tickangle: 0, nticks: 16 }),

@@ -138,7 +138,7 @@ function swatch(text, name) {
 
 function showLegend() {
   const { data, limit, sizes } = drawn();
-  const parts = data.range ? scaleOf(limit) : [];
+  const parts = data.range ? scaleOf(limit, (value) => say("limit of output errors {value}", { value })) : [];
   if (sizes.includes(0)) parts.push(swatch(say("equal"), "equal"));
   const infinite = sources().from === "digest" ? say("differs") : say("NaN or infinity");
   if (sizes.includes(Infinity)) parts.push(swatch(infinite, "infinite"));

@@ -67,11 +67,14 @@ export function describe([row, column]) {
   const where = `${labelOf(row)}, ${data.layers[column]}`;
   if (verdict === null) return [where, row < data.rows.length ? say("not there") : say("not done yet")];
   const isFirst = data.first?.row === row && data.first?.layer === column;
+  const judged = `${word(data.verdict_names[verdict])}, ${word(data.class_names[data.classes[row][column]])}`;
+  const isInside = isFirst && data.verdict_names[verdict] === "pass";
   return [
     where,
     describeError(data.errors[row]?.[column]),
-    `${word(data.verdict_names[verdict])}, ${word(data.class_names[data.classes[row][column]])}`,
-    ...(isFirst ? [say("the first bad node is here")] : []),
+    ...(isInside ? [] : [judged]),
+    ...(isInside ? [say("the first bad node is inside; the output of the whole is within its limit")] : []),
+    ...(isFirst && !isInside ? [say("the first bad node is here")] : []),
     ...(data.rows[row].states.includes("input differs") ? [say("its input already differs")] : []),
   ];
 }

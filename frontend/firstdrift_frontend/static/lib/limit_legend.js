@@ -17,10 +17,11 @@ const ramp = (name) => Object.assign(document.createElement("i"), { className: n
 /**
  * Make the legend of the shades: the errors at their ends and at the limit, or what passes and what fails.
  * @param {number | null} limit
+ * @param {(middle: string) => string} name of the limit, with its value
  * @param {(size: number) => string} [write] an error as it is read
  */
-export function scaleOf(limit, write = error) {
+export function scaleOf(limit, name, write = error) {
   if (limit === null) return [span("scale", say("passes"), ramp("calm")), span("scale", say("fails"), ramp("dark"))];
   const [low, middle, high] = ends(limit).map(write);
-  return [span("scale", low, ramp("calm"), say("limit {value}", { value: middle }), ramp("dark"), high)];
+  return [span("scale", low, ramp("calm"), name(middle), ramp("dark"), high)];
 }

@@ -116,6 +116,20 @@ export function decades(low, high, isOfErrors) {
 }
 
 /**
+ * Describe a linear axis of errors, with about five ticks.
+ * @param {number} low
+ * @param {number} high
+ */
+export function evenly(low, high) {
+  const wanted = (high - low) / 5;
+  const power = 10 ** Math.floor(Math.log10(wanted));
+  const step = power * ([1, 2, 5].find((many) => many * power >= wanted) ?? 10);
+  const tickvals = [];
+  for (let at = Math.ceil(low / step); at * step <= high; at += 1) tickvals.push(Number((at * step).toPrecision(6)));
+  return { type: "linear", range: [low, high], tickvals, ticktext: tickvals.map(errorAtAxis) };
+}
+
+/**
  * Draw a figure, or draw it anew.
  * @param {HTMLElement} figure
  * @param {object[]} traces
