@@ -127,12 +127,12 @@ def test_the_scale_of_the_chart_is_part_of_the_address(tokens: Page) -> None:
     link = tokens.locator("a[data-scale=linear]")
     link.click()
     expect(link).to_have_attribute("aria-current", "true")
-    expect(ticks.filter(has_text=re.compile(r"^\d+%$")).first).to_be_visible()
+    expect(ticks.filter(has_text=re.compile(r"^\d+\s%$")).first).to_be_visible()
     assert parse_qs(urlsplit(tokens.url).query)["scale"] == ["linear"]
     tokens.reload()
     expect(link).to_have_attribute("aria-current", "true")
     drawn(tokens, "#metric-chart")
-    expect(ticks.filter(has_text=re.compile(r"^\d+%$")).first).to_be_visible()
+    expect(ticks.filter(has_text=re.compile(r"^\d+\s%$")).first).to_be_visible()
 
 
 @contextmanager

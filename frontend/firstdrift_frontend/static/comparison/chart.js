@@ -24,7 +24,9 @@ function traces(chart) {
     name: trace.name.text,
     x: trace.x,
     y: trace.y,
-    customdata: trace.slice.map((/** @type {number} */ slice, /** @type {number} */ i) => [slice, trace.shown[i], word(trace.inside[i] ? "inside" : trace.state[i])]),
+    customdata: trace.slice.map((/** @type {number} */ slice, /** @type {number} */ i) => (
+      [slice, trace.shown[i], word(trace.inside[i] ? "inside" : trace.state[i])]
+    )),
     line: { color: colour("line-strong"), width: 1.5, dash: DASHES[number % DASHES.length] },
     marker: markers(trace),
     hovertemplate: `${word(chart.x_title)} %{x}: %{customdata[1]}<br>%{customdata[2]}<extra></extra>`,
