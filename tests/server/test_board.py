@@ -113,6 +113,25 @@ def test_a_cell_of_several_slices_shows_where_it_all_began() -> None:
     assert [cell.node for cell in board._cells(1, bad, "rank").values()] == [each.node for each in bad]
 
 
+def test_an_operator_that_is_bad_is_named_as_the_overview_names_it() -> None:
+    inside = Outcome(
+        1, 0, Coordinates(0), Verdict.ERROR, "layers.2.self_attn", 4, operator="Tensor.__mul__.43.forward"
+    )
+    cell = board._cells(1, [inside], "step")[0]
+    assert (cell.operator, cell.short) == ("Tensor.__mul__.43.forward", "layers.2.self_attn")
+    other = replace(inside, operator="Tensor.__add__.1.forward")
+    assert board._change(board._cells(1, [other], "step")[0], cell) == "elsewhere"
+
+
+def test_without_tokens_there_is_no_column_for_the_first_bad_one(client: TestClient) -> None:
+    assert seen(client)["has_tokens"]
+    healthy = "/board?c=1&c=3"
+    assert not client.get(healthy.replace("board?", "board.json?")).json()["has_tokens"]
+    columns = [client.get(address).text.count('<th scope="col"') for address in (f"{healthy}&c=2", healthy)]
+    assert columns[0] == columns[1] + 1
+    assert 'id="what-cells-show"' in client.get(healthy).text
+
+
 def test_what_is_alike_is_hidden_when_only_differences_are_asked_for(client: TestClient) -> None:
     everything, found = seen(client), seen(client, "differences=1")
     first = everything["rows"][1]["first_bad_token"]

@@ -166,6 +166,10 @@ def test_what_is_copied_as_markdown_has_its_link(client: TestClient) -> None:
 def test_cells_of_the_board_have_their_error_and_a_line_of_their_layers(client: TestClient) -> None:
     found = client.get(f"/board.json?c={TOKENS}").json()["rows"][0]["cells"]
     assert found[3]["numbers"]["error"] > 0.01
+    slices = client.get(f"/api/v1/comparisons/{TOKENS}/slices").json()["slices"]
+    assert {cell["numbers"]["metric"] for cell in found} == {"relative_l2"}
+    shown = [cell["numbers"]["error"] for cell in found]
+    assert shown == [each["logits"]["metrics"]["relative_l2"] for each in slices]
     assert [bool(cell["numbers"]["spark"]) for cell in found] == [True] * 8
     page = client.get(f"/board?c={TOKENS}", headers=HTML).text
     assert page.count('class="picture spark"') == 8

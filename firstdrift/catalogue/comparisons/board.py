@@ -3,6 +3,7 @@
 from collections import defaultdict
 from collections.abc import Collection, Iterable
 from pathlib import PurePath
+from typing import Final
 
 from msgspec import Struct
 from sqlalchemy import select
@@ -13,7 +14,7 @@ from firstdrift.catalogue.comparisons.records import Comparison
 from firstdrift.catalogue.tables import BAD, ComparisonEntry, MatchSetVersionEntry, SliceEntry, SlicePairEntry
 from firstdrift.groups import gathered
 from firstdrift.model.slice import Coordinates
-from firstdrift.verdict.judgement import Finding, Verdict
+from firstdrift.verdict.judgement import SliceJudgement, Verdict
 from firstdrift.verdict.limit import limit_of_nodes
 
 
@@ -26,6 +27,7 @@ class Outcome(Struct, frozen=True):
         node: name of the first node that is bad, its module where that is known; None if none is.
         row: its row in the tree of the slice; None if none is.
         is_first: whether the first bad node of the whole comparison lies in it.
+        operator: short name of the operator that is that node, where it is one in a module.
     """
 
     comparison_id: int
@@ -35,13 +37,14 @@ class Outcome(Struct, frozen=True):
     node: str | None = None
     row: int | None = None
     is_first: bool = False
+    operator: str | None = None
 
 
 def outcomes(session: Session, comparison_ids: Collection[int]) -> dict[int, list[Outcome]]:
     """Say how the slices of comparisons came out, each in the order of execution."""
     here = (SlicePairEntry.comparison_id.in_(comparison_ids), SlicePairEntry.complete)
     first = {
-        pair: _first_bad(judgement.own_origins or judgement.weak_origins, judgement.worst)
+        pair: next(iter(judgement.own_origins or judgement.weak_origins), judgement.worst)
         for pair, judgement in session.execute(
             select(SlicePairEntry.id, SlicePairEntry.judgement).where(*here, SlicePairEntry.verdict.in_(BAD))
         )
@@ -72,25 +75,37 @@ def outcomes(session: Session, comparison_ids: Collection[int]) -> dict[int, lis
     )
     for pair, comparison, position, verdict, step, rank, token, micro_step in session.execute(pairs):
         where = Coordinates(step, rank, token, micro_step)
+        bad = first.get(pair)
         found[comparison].append(
             Outcome(
                 comparison,
                 position,
                 where,
                 verdict,
-                *first.get(pair, (None, None)),
+                node=bad.name if bad else None,
+                row=bad.row if bad else None,
                 is_first=begins.get(comparison) == _place(where),
+                operator=bad.operator if bad else None,
             )
         )
     return dict(found)
 
 
 class Profile(Struct, frozen=True):
-    """The numbers of a slice: the error of its logits, or last output, and those of its layers, in order."""
+    """The numbers of a slice: the error of its logits, or last output, and those of its layers, in order.
+
+    Attributes:
+        metric: which error of the logits it is, as the overview shows it first; None if it is another one.
+    """
 
     error: float | None
     layers: tuple[float | None, ...]
     limit: float | None
+    metric: str | None = None
+
+
+_SHOWN: Final = ("relative_l2", "error_bound")
+"""The errors of logits that are shown of a slice, the first that is known."""
 
 
 def profiles(session: Session, comparison_id: int, positions: Collection[int]) -> dict[int, Profile]:
@@ -100,14 +115,17 @@ def profiles(session: Session, comparison_id: int, positions: Collection[int]) -
         SlicePairEntry.comparison_id == comparison_id, SlicePairEntry.position.in_(positions)
     )
     return {
-        position: Profile(
-            judged.logits_error,
-            tuple(layer.output_error for layer in overviews[position].layers),
-            limit_of_nodes([judged]),
-        )
+        position: _profile(judged, tuple(layer.output_error for layer in overviews[position].layers))
         for position, judged in session.execute(asked)
         if position in overviews
     }
+
+
+def _profile(judged: SliceJudgement, layers: tuple[float | None, ...]) -> Profile:
+    known = judged.logits.metrics if judged.logits is not None else {}
+    metric = next((name for name in _SHOWN if known.get(name) is not None), None)
+    error = judged.logits_error if metric is None else known[metric]
+    return Profile(error, layers, limit_of_nodes([judged]), metric)
 
 
 def _place(where: Coordinates) -> tuple[int | None, ...]:
@@ -144,10 +162,3 @@ def runs_before(session: Session, comparisons: Iterable[Comparison]) -> dict[int
         if (last := next(before, None)) is not None:
             found[each.id] = last
     return found
-
-
-def _first_bad(origins: tuple[Finding, ...], worst: Finding | None) -> tuple[str | None, int | None]:
-    finding = next(iter(origins), worst)
-    if finding is None:
-        return None, None
-    return finding.name, finding.row

@@ -22,10 +22,15 @@ class Spark(Struct, frozen=True):
 
 
 class Numbers(Struct, frozen=True):
-    """The error of the logits, or last output, of a slice, and a line of those of its layers."""
+    """The error of the logits, or last output, of a slice, and a line of those of its layers.
+
+    Attributes:
+        metric: which error it is; None where that has no name.
+    """
 
     error: float | None
     spark: Spark | None
+    metric: str | None
 
 
 def numbers_of(session: Session, wanted: Mapping[int, Sequence[int]]) -> dict[int, dict[int, Numbers]]:
@@ -36,7 +41,9 @@ def numbers_of(session: Session, wanted: Mapping[int, Sequence[int]]) -> dict[in
         shown = positions[:left]
         left -= len(shown)
         known = profiles(session, comparison, shown) if shown else {}
-        found[comparison] = {position: Numbers(one.error, spark_of(one)) for position, one in known.items()}
+        found[comparison] = {
+            position: Numbers(one.error, spark_of(one), one.metric) for position, one in known.items()
+        }
     return found
 
 

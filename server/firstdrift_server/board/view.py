@@ -69,6 +69,7 @@ class Cell(Struct, frozen=True):
 
     Attributes:
         short: the end of the name of the node.
+        operator: short name of the operator that is bad, where the node is the module around it.
         slice: position of the slice.
         slices: so many share the coordinate; `bad_slices` of them are bad.
         change: what has become of it since the run before, if that is asked for.
@@ -86,11 +87,12 @@ class Cell(Struct, frozen=True):
     address: str
     change: str | None = None
     numbers: Numbers | None = None
+    operator: str | None = None
 
     @property
     def look(self) -> tuple[str | None, ...]:
         """What cells have in common that are alike."""
-        return self.verdict, self.node, self.change
+        return self.verdict, self.node, self.operator, self.change
 
 
 class Line(Struct, frozen=True):
@@ -128,6 +130,7 @@ class BoardRow(ComparisonSummary, frozen=True, kw_only=True):
     first_bad_token: int | None
     first_bad_node: str | None
     first_bad_short: str | None
+    first_bad_operator: str | None
     first_bad_direction: Direction | None
     is_unnamed: bool
     inputs_differ: bool
@@ -144,6 +147,7 @@ class BoardView(Struct, frozen=True, kw_only=True):
         missing: ids that were asked for, and are gone.
         hidden_rows: rows for which there is no room; `alike_rows` are like others. Likewise columns.
         all: address of all comparisons; `everything` that of this board without leaving out what is alike.
+        has_tokens: a token is bad in one of them.
         changes: how many cells are new, fixed or elsewhere since the run before; None unless asked for.
     """
 
@@ -166,6 +170,7 @@ class BoardView(Struct, frozen=True, kw_only=True):
     all: str
     everything: str
     is_live: bool
+    has_tokens: bool
     changes: dict[str, int] | None
 
 
@@ -199,6 +204,7 @@ def board_view(session: Session, asked: Asked) -> BoardView:
         address=asked.address(),
         all=asked.address(c=(), q=""),
         everything=asked.address(differences=0),
+        has_tokens=any(row.first_bad_token is not None for row in rows),
         is_live=any(line.summary.job.is_open for line in kept),
         changes=_count_changes(kept) if asked.news else None,
     )
@@ -283,6 +289,7 @@ def _cell(comparison: int, slices: Sequence[Outcome]) -> Cell:
         slices=len(slices),
         bad_slices=sum(each.verdict in BAD for each in slices),
         address=tree_address(comparison, worst.position, row=worst.row),
+        operator=worst.operator,
     )
 
 
@@ -300,6 +307,7 @@ def _row(line: Line, columns: Sequence[Key], *, alike: int) -> BoardRow:
         first_bad_token=line.token,
         first_bad_node=name,
         first_bad_short=name and _short(name),
+        first_bad_operator=node.operator if node else None,
         first_bad_direction=node.direction if node else None,
         is_unnamed=name is None and any(cell.is_bad for cell in cells),
         inputs_differ=bool(line.comparison.findings and line.comparison.findings.input_differs),
@@ -324,7 +332,8 @@ def _change(now: Cell, before: Cell | None) -> str:
         return "new" if now.is_bad else "fixed"
     if before is None:
         return "not compared before"
-    return "elsewhere" if now.is_bad and now.node != before.node else "as before"
+    is_elsewhere = (now.node, now.operator) != (before.node, before.operator)
+    return "elsewhere" if now.is_bad and is_elsewhere else "as before"
 
 
 def _count_changes(lines: Sequence[Line]) -> dict[str, int]:
