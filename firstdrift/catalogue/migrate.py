@@ -51,7 +51,7 @@ def upgrade(engine: Engine) -> None:
         if step is None:
             _make_tables(session)
         elif step != HEAD:
-            _require_known(step)
+            _require_known(step, _file_of(engine))
             log.warning("the database is brought up to date: about a minute for each GB of it")
             _take_steps(session)
     if before is not None:
@@ -95,6 +95,11 @@ def step_of_file(connection: sqlite3.Connection, file: Path) -> str:
     step = str(found[0])
     _require_known(step, file)
     return str(step)
+
+
+def _file_of(engine: Engine) -> Path | None:
+    """Return the file of an embedded database; None for one on a server."""
+    return Path(engine.url.database or "") if engine.dialect.name == "sqlite" else None
 
 
 def _require_known(step: str, file: Path | None = None) -> None:

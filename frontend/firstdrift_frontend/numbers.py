@@ -21,6 +21,9 @@ PLAIN = 1e-3, 1e6
 PLAIN_SHORT = 1e-7
 """What is short of one by less is written as that."""
 
+ROUNDED = 1e-14
+"""What is short of one by less is one: so far apart are sums of products in float64 that should be equal."""
+
 
 def short(value: float | None) -> str:
     """Write a number with three significant digits; whole numbers whole; a dash for what is not known."""
@@ -106,6 +109,8 @@ def _significant(value: float) -> str:
     """Write three significant digits, or where these would say one, as many as tell it from one."""
     decimals = _decimals(value)
     short_of_one = 1 - abs(value)
+    if 0 < short_of_one < ROUNDED:
+        return "-1" if value < 0 else "1"
     if 0 < short_of_one < PLAIN_SHORT:
         rest = _as_power(short_of_one)
         return f"-1 + {rest}" if value < 0 else f"1 - {rest}"

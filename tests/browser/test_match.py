@@ -48,6 +48,14 @@ def second(browser: Browser, address: str) -> Iterator[Page]:
     assert other.complaints == []
 
 
+def test_sides_without_rows_have_no_frame(dashboard: Dashboard, page: Page) -> None:
+    dashboard.open("/c/1")
+    dashboard.wait_for_comparison()
+    dashboard.open("/c/1/s/0/match")
+    expect(page.locator(".pane .empty")).to_have_count(2)
+    assert page.evaluate("document.activeElement.matches('.pane')") is False
+
+
 def node(page: Page, side: str, name: str) -> Locator:
     return page.locator(f".pane.of-{side} .node-row[title$='{name}']")
 

@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 from dashboard import Dashboard
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page, Route, expect
 
 
 def test_one_click_fills_both_sides_and_compare_is_in_sight(dashboard: Dashboard, page: Page) -> None:
@@ -52,6 +52,24 @@ def test_a_dump_among_several_in_a_folder_is_chosen_by_a_click(
     expect(page.locator("#target")).to_have_value(str(dumps / "tokens/llama4_perturb_L2_T3"))
     expect(page.locator("#part-said-target")).to_contain_text("msit-torch")
     expect(page.locator("#part-said-target .chip")).to_have_count(0)
+
+
+def test_what_was_clicked_is_said_to_be_read_until_it_is_known(dashboard: Dashboard, page: Page) -> None:
+    dashboard.open("/new")
+    held: list[Route] = []
+
+    def hold(route: Route) -> None:
+        held.append(route)
+
+    page.route("**/new?*", hold)
+    page.locator("#part-pairs li a").first.click()
+    for side in ("golden", "target"):
+        expect(page.locator(f"#part-said-{side} .being-read")).to_have_count(1)
+    for route in held:
+        route.continue_()
+    page.unroute("**/new?*")
+    for side in ("golden", "target"):
+        expect(page.locator(f"#part-said-{side} [data-chosen]")).to_have_count(1)
 
 
 def test_options_are_folded_and_what_was_changed_is_said(dashboard: Dashboard, page: Page) -> None:

@@ -24,6 +24,27 @@ def row_of(selected: Locator) -> int:
     return int(selected.get_attribute("data-row") or -1)
 
 
+def test_at_1280_no_table_of_the_panel_is_cut_off_and_no_badge_runs_into_what_is_beside_it(
+    page: Page, selected: Locator
+) -> None:
+    page.set_viewport_size({"width": 1280, "height": 900})
+    expect(page.locator(".panel .statistics")).to_be_visible()
+    cut = page.locator(".panel .scroll").evaluate_all(
+        "tables => tables.map((one) => one.scrollWidth - one.clientWidth)"
+    )
+    assert cut
+    assert not any(cut)
+    room = selected.locator(".class").evaluate(
+        """(badge, text) => {
+          badge.textContent = text;
+          const next = badge.closest("[role=gridcell]").nextElementSibling;
+          return next.getBoundingClientRect().left - badge.getBoundingClientRect().right;
+        }""",
+        texts("en")["node_class.structure_differs"],
+    )
+    assert room >= 0
+
+
 def test_n_and_p_go_from_bad_row_to_bad_row_and_back(
     dashboard: Dashboard, page: Page, selected: Locator
 ) -> None:

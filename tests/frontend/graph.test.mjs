@@ -193,6 +193,14 @@ test("a box that is seen moves nothing, and another one comes into view", () => 
   assert.ok(900 + x >= 0 && 1000 + x <= 800 && 2000 + y >= 0 && 2040 + y <= 600);
 });
 
+test("a page begins with the selected box of both sides on the screen, where names can still be read", () => {
+  const both = { x: 600, y: 700, w: 1800, h: 40 };
+  const { x, k } = first({ w: 3200, h: 2000 }, both, { w: 750, h: 700 });
+  assert.ok(600 * k + x >= 0 && 2400 * k + x <= 750);
+  assert.ok(k > 0.39);
+  assert.equal(first({ w: 9000, h: 2000 }, { ...both, w: 5000 }, { w: 750, h: 700 }).k, 0.39);
+});
+
 test("a page begins with the selected box on the screen", () => {
   const { y, k } = first({ w: 1000, h: 9000 }, { x: 100, y: 7000, w: 150, h: 40 }, { w: 900, h: 700 });
   assert.ok(7000 * k + y > 0 && 7000 * k + y < 700);

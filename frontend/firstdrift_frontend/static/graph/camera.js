@@ -4,6 +4,7 @@
 
 export const LEAST = 0.06;
 export const MOST = 2.5;
+export const SMALL = 0.39; // names cannot be read any more
 
 /** @param {number} k */
 export const within = (k) => Math.min(MOST, Math.max(LEAST, k));
@@ -66,14 +67,18 @@ export function filling(view, picture, screen) {
 }
 
 /**
- * Begin with both sides in their whole width, if that can be read, and with a box in the middle.
- * @param {{w: number, h: number}} picture @param {{x: number, y: number, w: number, h: number} | null} box @param {{w: number, h: number}} screen
+ * Begin with both sides in their whole width, if that can be read; else with a box of both sides in the middle.
+ * @param {{w: number, h: number}} picture
+ * @param {{x: number, y: number, w: number, h: number} | null} both from the box of golden to that of target
+ * @param {{w: number, h: number}} screen
  * @returns {View}
  */
-export function first(picture, box, screen) {
-  const k = Math.min(1, Math.max(0.55, (screen.w - 48) / picture.w));
+export function first(picture, both, screen) {
+  const readable = Math.min(1, Math.max(0.55, (screen.w - 48) / picture.w));
+  const k = both ? Math.max(SMALL, Math.min(readable, (screen.w - 16) / both.w)) : readable;
   const fits = picture.w * k <= screen.w;
-  const middle = box ? box.y + Math.min(box.h, 120) / 2 : 0;
+  const middle = both ? both.y + Math.min(both.h, 120) / 2 : 0;
   const y = picture.h * k <= screen.h - 80 ? 52 : Math.min(52, screen.h * 0.45 - middle * k);
-  return { k, x: fits ? (screen.w - picture.w * k) / 2 : Math.min(24, screen.w / 4 - (box ? box.x + box.w / 2 : 0) * k), y };
+  const centred = both && !fits ? (screen.w - both.w * k) / 2 - both.x * k : (screen.w - picture.w * k) / 2;
+  return { k, x: both || fits ? centred : 24, y };
 }

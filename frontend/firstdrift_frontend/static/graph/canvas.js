@@ -1,6 +1,7 @@
 // The picture on the screen: only what is near the screen is there as elements, and moving it draws nothing anew until
 // its edge comes near.
 
+import { SMALL } from "./camera.js";
 import { boxElement, curve, leftOf, lineElement, make } from "./elements.js";
 import { SIDES } from "./model.js";
 
@@ -11,7 +12,6 @@ import { SIDES } from "./model.js";
  */
 
 const MARGIN = 320; // px around the screen
-const SMALL = 0.42; // names cannot be read any more
 
 export class Canvas {
   /** @param {HTMLElement} stage @param {SVGSVGElement} svg @param {import("./elements.js").Words} words */

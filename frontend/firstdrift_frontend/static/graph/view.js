@@ -56,7 +56,7 @@ export function begin() {
   canvas.show(picture(model));
   const key = selected.row === null ? null : String(selected.row);
   canvas.selected = key ?? canvas.picture.boxes[0]?.key ?? null;
-  look(first(canvas.size, key === null ? null : (canvas.byKey.get(key) ?? null), canvas.screen));
+  look(first(canvas.size, key === null ? null : canvas.where(key), canvas.screen));
   canvas.light();
   write(false);
   if (document.activeElement === document.body) canvas.focus();

@@ -188,6 +188,7 @@ document.addEventListener("change", async (event) => {
 // Begin with what the server rendered.
 const first = page.source ? otherOf(page.source) : "golden";
 // A side without rows has nothing to begin with.
-if (document.activeElement === document.body) panes[panes[first].state.total ? first : otherOf(first)].focus();
+const begun = [first, otherOf(first)].find((side) => panes[side].state.total);
+if (begun && document.activeElement === document.body) panes[begun].focus();
 changed();
 watch();

@@ -99,8 +99,10 @@ function follow(link) {
   const side = link.dataset.side ?? sideOf(link) ?? "golden";
   const isBoth = "both" in link.dataset;
   const sides = isBoth ? ["golden", "target"] : [side];
+  const before = sides.map((one) => field(one).value);
   if (isBoth) for (const one of sides) field(one).value = "";
   for (const name of [...sides.flatMap((one) => [one, `${one}_at`]), "order"]) if (wanted.has(name)) field(name).value = wanted.get(name) ?? "";
+  sides.forEach((one, i) => field(one).value && field(one).value !== before[i] && look(one));
   // The other side opens where the first was chosen: the two often lie together.
   const other = otherOf(side);
   const isChoosing = link.matches(".choose-it, .chip");
@@ -184,6 +186,7 @@ function landed(side, dump, paths) {
     return toast(say("No dump was found in what was uploaded"));
   } else if (dump.format) {
     field(side).value = dump.path;
+    look(side);
     field(`${side}_at`).value = dump.path.replace(/\/[^/]*$/, "");
   } else {
     field(`${side}_at`).value = dump.path;
