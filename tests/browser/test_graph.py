@@ -187,7 +187,7 @@ def test_boxes_that_are_far_from_the_screen_are_not_there(page: Page, selected: 
     shown = page.locator('[role="treeitem"]').count()
     assert 10 < shown < len(rows) / 2
     page.mouse.move(300, 300)
-    for _ in range(12):
+    for _ in range(8):
         page.mouse.wheel(0, 900)
     expect(page.locator('[role="treeitem"]').nth(5)).to_be_attached()
     expect(selected).to_be_attached()
