@@ -272,6 +272,14 @@ def test_what_the_finding_says_is_not_said_again_below_it(
     assert times == [1, 1, 1]
 
 
+def test_agreement_says_of_how_many_positions_and_the_next_token_of_which(client: TestClient) -> None:
+    shown = client.get(f"/c/{TOKENS}.json").json()["selected"]
+    assert shown["positions"] == 1
+    assert shown["metrics"]["top1_agreement"] in {0.0, 1.0}
+    text = " ".join(page(client, f"/c/{TOKENS}").split())
+    assert re.search(r"%</data> of 1 position</dd>", text)
+
+
 def test_the_finding_shows_error_in_and_out_against_the_limit_and_what_to_dump_next(
     client: TestClient,
 ) -> None:

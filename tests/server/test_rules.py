@@ -88,6 +88,17 @@ def test_other_rule_sets_are_tried_too(client: TestClient) -> None:
     assert "tool.norm" not in laxer["after"]["rules"]
 
 
+def test_classes_are_said_to_be_of_our_rules_beside_verdicts_of_others(client: TestClient) -> None:
+    row = client.get(f"{API}/3/slices/3/rows").json()["selected"]
+    pages = ("/c/3", "/c/3/s/3/tree", f"/c/3/s/3/n/{row}")
+    for rules, is_other in (("msit", True), ("firstdrift", False)):
+        client.post(f"{API}/3/rules", json={"rules": rules})
+        wait(client)
+        for page in pages:
+            text = client.get(page, headers={"accept": "text/html"}).text
+            assert ('data-says="class-by-firstdrift"' in text) is is_other, page
+
+
 def test_the_bits_of_what_was_compared_are_tried_too(client: TestClient) -> None:
     seen = client.get(f"{API}/1/rules/preview?all=1&rules=bitwise").json()
     assert seen["after"]["rules"]["bitwise.statistics"] > 0

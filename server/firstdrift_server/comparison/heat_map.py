@@ -114,6 +114,7 @@ def heat_map(
         else {"row": row_of[errors.positions[first]], "layer": columns[errors.paths[first]]},
         "range": logarithmic_range(errors.errors),
         "limit": limit,
+        "rules": comparison.options.rules,
     }
 
 

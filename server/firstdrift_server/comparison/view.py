@@ -1,5 +1,6 @@
 """One comparison: what it says first, its slices, where errors begin, and what was read."""
 
+import math
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
@@ -13,6 +14,7 @@ from firstdrift.catalogue.comparisons.charts import has_points, most_amplified
 from firstdrift.catalogue.comparisons.overview import AmplifiedNode
 from firstdrift.catalogue.comparisons.records import Comparison, get_comparison
 from firstdrift.catalogue.comparisons.slice_pairs import SlicePair, slice_pairs_of
+from firstdrift.catalogue.comparisons.tree import pairs_of_row
 from firstdrift.catalogue.dumps.following import let_follow
 from firstdrift.catalogue.dumps.records import changed_since, get_dump
 from firstdrift.catalogue.matches.left_over import least_matched
@@ -146,6 +148,7 @@ class SliceView(Struct, frozen=True, kw_only=True):
         filtered: addresses of its tree, by the verdict that is let through.
         metrics: of its logits, or of its last output where none were recorded.
         tokens: the next token of golden and target.
+        positions: of how many the logits tell the next token; None where that is not known.
     """
 
     position: int
@@ -165,6 +168,7 @@ class SliceView(Struct, frozen=True, kw_only=True):
     logits_recorded: bool
     metrics: Mapping[str, float | int | None]
     tokens: tuple[int | None, int | None]
+    positions: int | None
     input_difference: InputDifference | None
 
 
@@ -287,7 +291,7 @@ def comparison_view(
         measured_from=strip.measured_from,
         strip=_strip_view(comparison.id, strip, wanted, selected),
         layers=_layers_view(session, comparison.id, slices, findings, wanted),
-        selected=_slice_view(comparison.id, selected, slices) if selected else None,
+        selected=_slice_view(session, comparison.id, selected, slices) if selected else None,
         depth=depth_of(session, selected) if selected else None,
         amplified=_amplified(session, selected) if selected else [],
         has_points=selected is None or has_points(session, selected.id),
@@ -425,7 +429,17 @@ def _strip_view(comparison: int, strip: Strip, wanted: Wanted, selected: SlicePa
     )
 
 
-def _slice_view(comparison: int, pair: SlicePair, slices: Sequence[SlicePair]) -> SliceView:
+def _positions_of(session: Session, pair: SlicePair) -> int | None:
+    """Count the positions of the logits of a slice, if their pair says which of them agree."""
+    judged = pair.judgement
+    if judged.logits is None or "top1_agreement" not in judged.logits.metrics:
+        return None
+    of_row = pairs_of_row(session, pair.id, judged.logits.row)
+    shapes = (one.plan.golden.shape for one in of_row if one.index == judged.logits_pair)
+    return next((math.prod(shape[:-1]) for shape in shapes if shape), None)
+
+
+def _slice_view(session: Session, comparison: int, pair: SlicePair, slices: Sequence[SlicePair]) -> SliceView:
     judged = pair.judgement
     return SliceView(
         position=pair.position,
@@ -448,5 +462,6 @@ def _slice_view(comparison: int, pair: SlicePair, slices: Sequence[SlicePair]) -
         logits_recorded=judged.logits_recorded,
         metrics=metrics_of(pair),
         tokens=(judged.golden_token, judged.target_token),
+        positions=_positions_of(session, pair),
         input_difference=judged.input_difference,
     )

@@ -9,6 +9,7 @@ from msgspec import Struct
 from msgspec.structs import asdict, replace
 from sqlalchemy.orm import Session
 
+from firstdrift.catalogue.comparisons.records import get_comparison
 from firstdrift.catalogue.comparisons.slice_pairs import SliceLabel, get_slice_label, left_over_of
 from firstdrift.catalogue.comparisons.tree import Pair, Row, get_row, pairs_of_row, path_to_row
 from firstdrift.catalogue.dumps.records import IndexedSlice, get_slice, load_dump, load_node
@@ -131,6 +132,7 @@ class NodeView(RowView, frozen=True, kw_only=True):
         above: the nodes around it, the outermost first.
         columns: the metrics that get a column; the others stand below each tensor.
         unmatched_tensors: by side; likewise stacks.
+        rules: the rule set that gives the verdicts; the class is of our own rules.
     """
 
     decided: Decided | None
@@ -151,6 +153,7 @@ class NodeView(RowView, frozen=True, kw_only=True):
     unmatched_tensors: Mapping[str, Sequence[TensorSide]]
     noted: Mapping[str, Any]
     stacks: Mapping[str, Stack]
+    rules: str
 
 
 def node_view(session: Session, context: Context, comparison: int, position: int, index: int) -> NodeView:
@@ -178,6 +181,7 @@ def node_of(session: Session, context: Context, slice_pair: SliceLabel, index: i
     return NodeView(
         **asdict(row_view(row, frozenset(pair.measurement.kind for pair in pairs))),
         decided=_decided(row, comparison),
+        rules=get_comparison(session, comparison).options.rules,
         from_rank=from_rank(session, slice_pair, row),
         comparison=comparison,
         slice=position,

@@ -67,7 +67,9 @@ export function describe([row, column]) {
   const where = `${labelOf(row)}, ${data.layers[column]}`;
   if (verdict === null) return [where, row < data.rows.length ? say("not there") : say("not done yet")];
   const isFirst = data.first?.row === row && data.first?.layer === column;
-  const judged = `${word(data.verdict_names[verdict])}, ${word(data.class_names[data.classes[row][column]])}`;
+  // Classes are of our rules: beside the verdict of others they would contradict it.
+  const classed = data.rules === "firstdrift" ? `, ${word(data.class_names[data.classes[row][column]])}` : "";
+  const judged = `${word(data.verdict_names[verdict])}${classed}`;
   const isInside = isFirst && data.verdict_names[verdict] === "pass";
   return [
     where,
