@@ -363,7 +363,15 @@ ENTERED: Final = ClassRule(
 BROUGHT: Final = ClassRule("brought", _WORDS, ("drift_least",), node_class=NodeClass.PROPAGATED)
 """Decides of a row that is clean by itself, when all pairs of its slice have been judged."""
 
-ALL_CLASS_RULES: Final = (ENTERED, *CLASS_RULES, BROUGHT)
+FROM_OTHER_RANKS: Final = ClassRule("from_other_ranks", "Ranks", node_class=NodeClass.PROPAGATED)
+"""Decides of a communication that gives what differs: what one rank shows does not tell where it began."""
+
+AS_ALL_WEIGHTS: Final = ClassRule(
+    "as_all_weights", "Systematic differences", node_class=NodeClass.WEIGHTS_DIFFER
+)
+"""Decides of a row whose weight differs as nearly all do, and at which nothing else begins."""
+
+ALL_CLASS_RULES: Final = (ENTERED, *CLASS_RULES, BROUGHT, FROM_OTHER_RANKS, AS_ALL_WEIGHTS)
 
 
 def rule_of(case: Case) -> ClassRule:

@@ -110,10 +110,21 @@ def classify(evidence: Evidence, *, other_input: bool = False) -> Classification
     last = result.first_origin if result.first_origin is not None else len(rows)
     if any(evidence.places[index] < last for index in outputs):
         result = _walk(evidence, outputs, other_input=other_input)
+    if evidence.is_hidden_by_weights:
+        _reach_from_weights(evidence, result)
     weak = outstanding(rows, amplifications, limits.weak_factor)
     least = limits.peer_floor * result.roundoff
     result.weak = frozenset(index for index in weak if (evidence.errors[index].output or 0.0) > least)
     return result
+
+
+def _reach_from_weights(evidence: Evidence, result: Classification) -> None:
+    """Let errors that no rounding explains belong to the weights, from the first of them on."""
+    places = (evidence.places[evidence.row_of(pair).index] for pair in evidence.systematic_pairs)
+    first = min(places)
+    reached = result.reached_from
+    result.reached_from = first if reached is None else min(first, reached)
+    result.level = min(result.level, evidence.limits.floor * evidence.rounding)
 
 
 def _walk(

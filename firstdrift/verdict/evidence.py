@@ -110,8 +110,23 @@ class Evidence:
     @cached_property
     def is_coarse(self) -> bool:
         """Whether anything was stored or computed in a format that is coarser than float32."""
-        roundoffs = (error.roundoff or 0.0 for error in self.errors)
-        return max(self.compute, *roundoffs, 0.0) > self.limits.roundoff_float32
+        return max(self.compute, self._coarsest_dtype) > self.limits.roundoff_float32
+
+    @cached_property
+    def rounding(self) -> float:
+        """Coarsest unit roundoff of the run, leaving aside how far off weights are throughout."""
+        formats = max(self.coarse_products, self.before.coarse_products, self.stored, self._coarsest_dtype)
+        return formats or self.limits.roundoff_float32
+
+    @cached_property
+    def _coarsest_dtype(self) -> float:
+        return max((error.roundoff or 0.0 for error in self.errors), default=0.0)
+
+    @property
+    def is_hidden_by_weights(self) -> bool:
+        """Whether weights are so far off throughout that no output is far enough off to be another fault."""
+        systematic = self.systematic_weights
+        return systematic is not None and self.limits.hides_faults(systematic.level)
 
     @cached_property
     def stored(self) -> float:

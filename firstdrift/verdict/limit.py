@@ -16,6 +16,7 @@ from msgspec import Struct
 
 from firstdrift.verdict.judgement import OWN_RULES, Finding, SliceJudgement
 from firstdrift.verdict.movable_thresholds import Thresholds
+from firstdrift.verdict.systematic import OF_WEIGHTS
 from firstdrift.verdict.tokens import drift_limit, least_bad_output
 from firstdrift.wording.message import Message
 
@@ -68,7 +69,10 @@ def _rounding(own: tuple[SliceJudgement, ...]) -> Limit | None:
     limits, roundoff = own[0].limits, max(one.roundoff for one in own)
     if not roundoff:
         return None
-    meaning = Message.of("metric_limit.rounding", factor=limits.floor, dtype=limits.dtype_of(roundoff))
+    if any(found.rule in OF_WEIGHTS for one in own for found in one.systematic):
+        meaning = Message.of("metric_limit.weights", factor=limits.floor)
+    else:
+        meaning = Message.of("metric_limit.rounding", factor=limits.floor, dtype=limits.dtype_of(roundoff))
     return Limit(limits.floor * roundoff, meaning)
 
 

@@ -78,6 +78,10 @@ class Thresholds(Struct, frozen=True, omit_defaults=True):
         """Return the error of a last output above which rounding does not explain it."""
         return min(self.drift_most, max(self.drift_least, self.drift_roundoffs * roundoff))
 
+    def hides_faults(self, roundoff: float) -> bool:
+        """Tell whether rounding explains an output that has nothing to do with the other one."""
+        return self.floor * roundoff >= 1.0
+
     def _roundoff_of(self, dtype: str) -> float:
         name = _ROUNDOFF_OF.get(dtype)
         found: float = ROUNDING[dtype] if name is None else getattr(self, name)

@@ -37,7 +37,7 @@ def with_coverage(found: Findings, judgements: Sequence[SliceJudgement], left_ou
 
 def _not_judged(found: Findings, judgements: Sequence[SliceJudgement]) -> NotJudged | None:
     counts = sum((judged.counts for judged in judgements), Counts())
-    if _is_anything_found(found) or counts.error:
+    if _is_anything_found(found) or (counts.error and not found.systematic):
         return None
     given_others = {difference.coordinates for difference in found.input_differs}
     poor = [

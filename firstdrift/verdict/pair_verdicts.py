@@ -35,6 +35,8 @@ def _judge(evidence: Evidence, classification: Classification, index: int, *, by
     elif own.worst_pair == index and own.node_class in ORIGINS:
         is_fault = affects_output(own, evidence.errors[row.index])
         verdict, reasons = _ERROR if is_fault else _WARNING, own.reasons
+    elif index in evidence.systematic_pairs:
+        verdict, reasons = _ERROR, (Message.of("pair.as_all_weights"),)
     else:
         verdict, reasons = _of_follower(evidence, classification, index, row)
     return PairJudgement(verdict, error.value, reasons)

@@ -30,13 +30,7 @@ def non_finite(case: Case) -> Reasons:
 def weights(case: Case) -> Reasons:
     """Say which parameter differs, and whether the output does."""
     evidence, error = case.evidence, case.error
-    pair = evidence.plan.pairs[error.parameter_pair or 0].target
-    is_named = pair.role is Role.PARAMETER
-    name, differs = (pair.key, "parameter_differs") if is_named else (pair.label, "weight_differs")
-    amount = _size(evidence, error.parameter, error.parameter_pair)
-    has_number = error.parameter is not None and math.isfinite(error.parameter)
-    what = Message.of(f"reason.{differs}{'_by' if has_number else ''}", name=name, size=amount)
-    why = _optimizer(case)
+    what, why = _weight_differs(evidence, error.parameter, error.parameter_pair or 0), _optimizer(case)
     if error.output is None:
         return (what, *why)
     inputs, output = _sizes(case)
@@ -44,6 +38,21 @@ def weights(case: Case) -> Reasons:
         return (Message.of("reason.weights_alone", parameter=what, output=output), *why)
     said = "weights" if _inputs_match(case) else "weights_beside"
     return (Message.of(f"reason.{said}", parameter=what, inputs=inputs, output=output), *why)
+
+
+def as_all_weights(evidence: Evidence, pair: int) -> Message:
+    """Say that a weight differs, and that nearly all others do."""
+    what = _weight_differs(evidence, evidence.pair_errors[pair].value, pair)
+    return Message.of("reason.as_all_weights", parameter=what)
+
+
+def _weight_differs(evidence: Evidence, error: float | None, at: int) -> Message:
+    pair = evidence.plan.pairs[at].target
+    is_named = pair.role is Role.PARAMETER
+    name, differs = (pair.key, "parameter_differs") if is_named else (pair.label, "weight_differs")
+    has_number = error is not None and math.isfinite(error)
+    size = _size(evidence, error, at)
+    return Message.of(f"reason.{differs}{'_by' if has_number else ''}", name=name, size=size)
 
 
 def _optimizer(case: Case) -> Reasons:
@@ -79,7 +88,12 @@ def shape(case: Case) -> Reasons:
 
 def inputs_differ(case: Case) -> Reasons:
     """Say that the inputs already differ, and by how much."""
-    return (Message.of("reason.inputs_differ", size=_sizes(case)[0]),)
+    return (input_already_differs(case.evidence, case.error),)
+
+
+def input_already_differs(evidence: Evidence, error: RowErrors) -> Message:
+    """Say that the inputs with some errors already differ, and by how much."""
+    return Message.of("reason.inputs_differ", size=_size(evidence, error.input, error.input_pair))
 
 
 def numbers_differ(case: Case) -> Reasons:

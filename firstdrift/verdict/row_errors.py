@@ -168,7 +168,7 @@ def _complete(row: RowErrors, plan: SlicePlan, errors: Sequence[PairError]) -> N
         return
     for index in outputs:
         value = errors[index].value
-        if value is not None and not errors[index].discrete:
+        if value is not None and not errors[index].discrete and plan.pairs[index].target.is_tensor:
             row.output, row.output_pair = value, index
             return
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from firstdrift.verdict.classes import BROUGHT
+from firstdrift.verdict.classes import AS_ALL_WEIGHTS, BROUGHT, FROM_OTHER_RANKS
 from firstdrift.verdict.classify import Classification, Classified
 from firstdrift.verdict.evidence import Evidence
 from firstdrift.verdict.judgement import (
@@ -17,6 +17,7 @@ from firstdrift.verdict.judgement import (
     RowJudgement,
     Verdict,
 )
+from firstdrift.verdict.reasons import as_all_weights, input_already_differs
 from firstdrift.verdict.row_errors import RowErrors
 from firstdrift.verdict.tokens import least_bad_output
 from firstdrift.verdict.tree import TreeRow
@@ -72,7 +73,10 @@ def judge_rows(
         verdicts += _own_verdict(own, own_rules=own_rules)
         verdict, shown_class = _agreeing(verdicts, node_class, own_rules=own_rules)
         is_left_over = row.match is None and own.node_class is _UNMATCHED
-        reasons = left_over[row.index] if is_left_over else own.reasons or _first_reasons(error, pairs)
+        is_brought = shown_class is not own.node_class
+        came_in = is_brought and (error.input or 0.0) > classification.level
+        known = (input_already_differs(evidence, error),) if came_in else own.reasons
+        reasons = left_over[row.index] if is_left_over else known or _first_reasons(error, pairs)
         judged.append(
             RowJudgement(
                 verdict=verdict,
@@ -83,7 +87,7 @@ def judge_rows(
                 output_error=error.output,
                 amplification=_amplification(error),
                 worst_pair=own.worst_pair,
-                rule=own.rule if shown_class is own.node_class else BROUGHT.name,
+                rule=BROUGHT.name if is_brought else own.rule,
             )
         )
     return judged
@@ -102,17 +106,33 @@ def _agreeing(
 
 
 def shown_of(evidence: Evidence, judged: Sequence[RowJudgement]) -> list[RowJudgement]:
-    """Say of communications what is known of them on one rank: their errors come from elsewhere.
+    """Say of rows what is no origin of the slice, but is how its error came to them.
 
-    What one of them gives is made of what all ranks give to it, and of these one alone is seen here.
+    What a communication gives is made of what all ranks give to it, and of these one alone is seen here. Of
+    weights that nearly all differ, none is the first bad node.
     """
     shown = list(judged)
+    for row, error in zip(evidence.rows, evidence.errors, strict=True):
+        own = judged[row.index]
+        differing = [at for at in error.parameters if at in evidence.systematic_pairs]
+        if differing and own.node_class not in ORIGINS:
+            worst = max(differing, key=lambda at: evidence.pair_errors[at].value or 0.0)
+            shown[row.index] = replace(
+                own,
+                node_class=AS_ALL_WEIGHTS.node_class,
+                reasons=(as_all_weights(evidence, worst),),
+                worst_pair=worst,
+                rule=AS_ALL_WEIGHTS.name,
+            )
     for row in evidence.communications:
         own = judged[row.index]
         if own.node_class in ORIGINS:
             reasons = (*own.reasons, Message.of("reason.from_other_ranks"))
             shown[row.index] = replace(
-                own, node_class=NodeClass.PROPAGATED, reasons=reasons, rule=BROUGHT.name
+                own,
+                node_class=FROM_OTHER_RANKS.node_class,
+                reasons=reasons,
+                rule=FROM_OTHER_RANKS.name,
             )
     return shown
 

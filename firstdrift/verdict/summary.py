@@ -54,8 +54,8 @@ def summarise(
     said = _summed_up(bad_token, bad_node, drift, inputs, judgements)
     is_found = bad_token or bad_node or drift or inputs
     if any(one.is_fault for one in systematic) and not is_found:
-        has_error = any(judged.counts.error for judged in judgements)
-        said = Message.of(f"summary.{'bound_to_differ' if has_error else 'nothing_beside'}")
+        hides_others = any(judged.level is not None for judged in judgements)
+        said = Message.of(f"summary.{'bound_to_differ' if hides_others else 'nothing_beside'}")
     return after_systematic(systematic, said)
 
 

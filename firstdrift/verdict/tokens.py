@@ -65,7 +65,7 @@ def _healthy(judged: SliceJudgement) -> float:
 def _has_no_level(judged: SliceJudgement) -> bool:
     """Tell whether what a run has throughout is so large that no output is far enough off to be bad."""
     rules = {one.rule for one in judged.systematic}
-    return DROPOUT.name in rules or (bool(rules) and judged.limits.floor * judged.roundoff >= 1.0)
+    return DROPOUT.name in rules or (bool(rules) and judged.limits.hides_faults(judged.roundoff))
 
 
 def how_far_off(judged: SliceJudgement) -> Message:

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-BY_RULE: Final = {"class.inside": "begins inside", "class.brought": "brought"}
+BY_RULE: Final = {"class.inside": "begins inside", "class.from_other_ranks": "from other ranks"}
 """The class that is shown, by the rule that decided."""
 
 SHOWN_ALONE: Final = (*BY_RULE.values(),)

@@ -17,8 +17,9 @@ from firstdrift.model.slice import Coordinates
 from firstdrift.operators.properties import is_dropout
 from firstdrift.verdict.coverage import Coverage
 from firstdrift.verdict.findings import conclude, judge_after
-from firstdrift.verdict.judgement import NodeClass, SliceJudgement
+from firstdrift.verdict.judgement import NodeClass, SliceJudgement, Verdict
 from firstdrift.verdict.systematic import _FORMATS, Weight, _Format, in_weights
+from firstdrift.wording.message import Message
 from firstdrift.wording.text import text_of
 
 Change = Callable[[Array], Array]
@@ -83,11 +84,33 @@ def rules(said: SliceJudgement) -> list[str]:
 )
 def test_what_all_weights_have_is_said_once(change: Change, rule: str, said: str) -> None:
     judged = judge(*network(change))
-    assert (rules(judged.said), judged.origins, judged.said.counts.error) == ([rule], [], 0)
+    assert (rules(judged.said), judged.origins) == ([rule], [])
     found = conclude([judged.said, judged.said])
     assert [one.is_fault for one in found.systematic] == [True]
     assert (found.first_bad_node, found.first_bad_token, found.suspects) == (None, None, ())
-    assert outline(found.summary) == f"systematic {said} nothing_beside"
+    assert outline(found.summary).startswith(f"systematic {said} ")
+
+
+def test_a_node_with_such_a_weight_says_so_and_fails() -> None:
+    judged = judge(*network(to_bfloat16))
+    for row in judged.said.rows:
+        assert (row.verdict, row.node_class) == (Verdict.ERROR, NodeClass.WEIGHTS_DIFFER)
+        assert (row.rule, ids_of(row.reasons[0])[0]) == ("class.as_all_weights", "reason.as_all_weights")
+    assert judged.said.counts.error == LAYERS
+
+
+def test_what_weights_explain_is_no_other_fault() -> None:
+    judged = judge(*network(to_bfloat16))
+    assert judged.said.level is None
+    assert conclude([judged.said]).summary.arguments["rest"] == Message.of("summary.nothing_beside")
+
+
+def test_what_hides_all_other_faults_is_said_to() -> None:
+    judged = judge(*network(another), Call("Functional.gelu.0.forward", None, [0.05], [0.04]))
+    gelu = judged.of("Functional.gelu.0.forward")
+    assert (gelu.verdict, gelu.node_class) == (Verdict.ERROR, NodeClass.PROPAGATED)
+    assert ids_of(gelu.reasons[0])[0] == "reason.inputs_differ"
+    assert conclude([judged.said]).summary.arguments["rest"] == Message.of("summary.bound_to_differ")
 
 
 def test_it_is_said_in_chinese() -> None:

@@ -306,6 +306,12 @@ BEFORE = Call("Functional.linear.0.forward", inputs=[0.0], outputs=[0.0])
 DROPOUT = "Functional.dropout.0.forward"
 MLP, LINEAR = "Module.mlp.MLP.forward.0", "Functional.linear.2.forward"
 
+ALL_REDUCE = "Distributed.all_reduce.0.forward"
+OTHER_WEIGHTS = [
+    Call(f"Module.{at}.Linear.forward.0", parameters={"weight": (values_of(f"{at}"), values_of(f"other {at}"))})
+    for at in range(5)
+]
+
 GIVEN = values_of("words")
 HALF = np.where(np.abs(GIVEN) > 0.5, GIVEN, np.float32(0.0))
 
@@ -320,6 +326,8 @@ OF_SLICES: dict[str, tuple[Judged, str]] = {
     ),
     "dropout": (judge(Call(DROPOUT, inputs=[(GIVEN, GIVEN)], outputs=[(2 * HALF, HALF)])), DROPOUT),
     "brought": (judge(Call(MLP, inputs=[0.0], outputs=[0.2]), coordinates=Coordinates(token=0)), MLP),
+    "from_other_ranks": (judge(Call(ALL_REDUCE, inputs=[0.0], outputs=[0.2])), ALL_REDUCE),
+    "as_all_weights": (judge(*OTHER_WEIGHTS), OTHER_WEIGHTS[0].name),
 }
 """A slice for each rule that decides by what is around a row, or when all pairs are judged, and the row."""
 
