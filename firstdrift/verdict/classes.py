@@ -156,6 +156,10 @@ def _is_reached(case: Case) -> bool:
     return case.error.output is not None and case.error.output > case.progress.level
 
 
+def _is_masked(case: Case) -> bool:
+    return _is_given_what_is_off(case) and case.evidence.is_masked(case.error.output_pair)
+
+
 def _is_healed(case: Case) -> bool:
     return case.error.output is not None and _is_given_what_is_off(case)
 
@@ -338,6 +342,14 @@ CLASS_RULES: Final = (
         when=When.FAULT,
         applies=_is_reached,
         reasons=reasons.reached,
+    ),
+    ClassRule(
+        "masked",
+        "What follows",
+        node_class=NodeClass.PROPAGATED,
+        when=When.FAULT,
+        applies=_is_masked,
+        reasons=reasons.masked,
     ),
     ClassRule(
         "healed",

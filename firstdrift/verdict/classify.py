@@ -446,7 +446,7 @@ def _blame_what_surrounds(case: Case, classified: Sequence[Classified]) -> None:
     maker = _maker(case) if alone is None else None
     surrounding = alone or maker or _surrounding(case)
     blamed = classified[surrounding.index]
-    if blamed.node_class in ORIGINS:
+    if blamed.node_class in ORIGINS or (alone is None and _had_come_in(case, surrounding)):
         return
     blamed.node_class = NodeClass.NON_FINITE if INPUT in error.non_finite else NodeClass.SOURCE
     blamed.entered = blamed.worst_pair = error.input_pair
@@ -459,6 +459,14 @@ def _blame_what_surrounds(case: Case, classified: Sequence[Classified]) -> None:
     _begin_fault(case)
     for above in evidence.above(surrounding):
         case.progress.origins_inside[above.index] += 1
+
+
+def _had_come_in(case: Case, surrounding: TreeRow) -> bool:
+    """Tell whether a fault had reached a module before an input inside it: what made that passes it on."""
+    error, progress = case.evidence.errors[surrounding.index], case.progress
+    before = max(error.input or 0.0, error.parameter or 0.0, progress.inside[surrounding.index])
+    is_non_finite = math.isinf(case.error.input or 0.0) and math.isfinite(before)
+    return surrounding is not case.row and before > progress.level and not is_non_finite
 
 
 def _maker(case: Case) -> TreeRow | None:

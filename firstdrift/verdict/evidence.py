@@ -250,6 +250,17 @@ class Evidence:
             and fingerprint(pair.golden, pair.target) not in own
         )
 
+    def is_masked(self, pair: int | None) -> bool:
+        """Tell whether what masks a tensor, as in attention, outweighs its other values: no norm shows these.
+
+        The smaller of its ends is then below the rounding of the larger one.
+        """
+        side = self.measurements[pair].golden if pair is not None else None
+        if pair is None or side is None or side.maximum is None or side.minimum is None:
+            return False
+        smaller, larger = sorted((abs(side.maximum), abs(side.minimum)))
+        return 0.0 < smaller < self.pair_errors[pair].roundoff * larger
+
     def may_be_computed(self, pair: int) -> bool:
         """Tell whether a weight may be computed from others: no module has it, or an operator gave it."""
         return pair in self.made_weights and (self._has_parameters or self._value(pair) in self._made_values)

@@ -72,7 +72,16 @@ def _of_follower(
         return _WARNING, (Message.of("pair.other_numbers"),)
     if index in evidence.choice_pairs and not _is_off(evidence, error):
         return _WARNING, (Message.of("pair.router_tie"),)
+    if is_hidden(evidence, classification, index):
+        return _INCOMPARABLE, (Message.of("pair.masked"),)
     return _PASS
+
+
+def is_hidden(evidence: Evidence, classification: Classification, index: int) -> bool:
+    """Tell whether masked values of a pair hide what a fault that ran before may have done to the others."""
+    first = classification.reached_from
+    is_after = first is not None and evidence.places[evidence.row_of(index).index] >= first
+    return is_after and evidence.is_masked(index)
 
 
 def _is_reached(evidence: Evidence, classification: Classification, error: PairError, row: TreeRow) -> bool:

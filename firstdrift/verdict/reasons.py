@@ -103,8 +103,22 @@ def numbers_differ(case: Case) -> Reasons:
 
 
 def reached(case: Case) -> Reasons:
-    """Say that the inputs already differ, where inputs are known to."""
-    return inputs_differ(case) if case.error.input else ()
+    """Say that the inputs already differ, or else the weights, where they are known to."""
+    error = case.error
+    differs_by_weights = case.evidence.is_later_step and bool(
+        error.parameter_pair is not None and error.parameter
+    )
+    if differs_by_weights and (error.input or 0.0) <= case.progress.level:
+        what = _weight_differs(case.evidence, error.parameter, error.parameter_pair or 0)
+        return (Message.of("reason.trained_apart", parameter=what),)
+    if case.evidence.is_masked(error.input_pair):
+        return (Message.of("reason.masked_input"),)
+    return inputs_differ(case) if error.input else ()
+
+
+def masked(case: Case) -> Reasons:
+    """Say that the inputs already differ, and that masked values hide what became of that."""
+    return (Message.of("reason.masked", size=_sizes(case)[0]),)
 
 
 def healed(case: Case) -> Reasons:

@@ -17,6 +17,7 @@ from firstdrift.verdict.judgement import (
     RowJudgement,
     Verdict,
 )
+from firstdrift.verdict.pair_verdicts import is_hidden
 from firstdrift.verdict.reasons import as_all_weights, input_already_differs
 from firstdrift.verdict.row_errors import RowErrors
 from firstdrift.verdict.tokens import least_bad_output
@@ -72,6 +73,10 @@ def judge_rows(
         verdicts = [pairs[index].verdict for index in error.pairs]
         verdicts += _own_verdict(own, own_rules=own_rules)
         verdict, shown_class = _agreeing(verdicts, node_class, own_rules=own_rules)
+        inputs, output = (
+            None if at is not None and is_hidden(evidence, classification, at) else value
+            for value, at in ((error.input, error.input_pair), (error.output, error.output_pair))
+        )
         is_left_over = row.match is None and own.node_class is _UNMATCHED
         is_brought = shown_class is not own.node_class
         came_in = is_brought and (error.input or 0.0) > classification.level
@@ -82,10 +87,10 @@ def judge_rows(
                 verdict=verdict,
                 node_class=shown_class,
                 reasons=reasons,
-                input_error=error.input,
+                input_error=inputs,
                 parameter_error=error.parameter,
-                output_error=error.output,
-                amplification=_amplification(error),
+                output_error=output,
+                amplification=_amplification(inputs, output),
                 worst_pair=own.worst_pair,
                 rule=BROUGHT.name if is_brought else own.rule,
             )
@@ -137,13 +142,13 @@ def shown_of(evidence: Evidence, judged: Sequence[RowJudgement]) -> list[RowJudg
     return shown
 
 
-def _amplification(error: RowErrors) -> float | None:
+def _amplification(inputs: float | None, output: float | None) -> float | None:
     """Return how many times the output error is the input error, as both are shown."""
-    if error.input is None or error.output is None:
+    if inputs is None or output is None:
         return None
-    if not error.input:
-        return math.inf if error.output else None
-    return error.output / error.input if math.isfinite(error.input) else None
+    if not inputs:
+        return math.inf if output else None
+    return output / inputs if math.isfinite(inputs) else None
 
 
 def _own_verdict(own: Classified, *, own_rules: bool) -> list[Verdict]:

@@ -84,7 +84,7 @@ def _summed_up(
         off = Message.of("summary.two_tensors", off=how_far_off(judgements[0]))
         return _with_cause(off, bad_node)
     if bad_node is not None:
-        return _with_cause(_bad_node(bad_token, bad_node, alone=alone), bad_node)
+        return _with_cause(_bad_node(bad_token, bad_node, judgements), bad_node)
     if bad_token is not None:
         return Message.of("summary.bad_token", token=_token_alone(bad_token, alone=alone))
     if drift is not None:
@@ -178,10 +178,11 @@ def _first_bad(bad_token: Finding, *, alone: bool) -> Message:
     return Message.of("finding.first_token", bad_token=token)
 
 
-def _bad_node(bad_token: Finding | None, bad_node: Finding, *, alone: bool) -> Message:
+def _bad_node(bad_token: Finding | None, bad_node: Finding, judgements: Sequence[SliceJudgement]) -> Message:
+    alone = len(judgements) == 1
     sure = bad_node.confidence is None or bad_node.confidence.certainty is not Certainty.SUSPECTED
     name = "finding.node" if sure else "finding.suspect"
-    node = Message.of(name, bad_node=bad_node.place, what=_what(bad_node))
+    node = Message.of(name, bad_node=bad_node.place, what=_what(bad_node, judgements))
     where = bad_node.coordinates.name()
     if bad_token is None:
         if not where.arguments:
@@ -193,19 +194,26 @@ def _bad_node(bad_token: Finding | None, bad_node: Finding, *, alone: bool) -> M
     return Message.of("summary.bad_token_then_node", token=token, where=where, node=node)
 
 
+def _is_by_optimizer(finding: Finding) -> bool:
+    return any(reason.id == _OPTIMIZER for reason in finding.reasons)
+
+
 def _with_cause(said: Message, bad_node: Finding) -> Message:
     if not bad_node.cause:
         return said
     return Message.of("summary.with_cause", said=said, cause=joined(*bad_node.cause))
 
 
-def _what(bad_node: Finding) -> Message:
+def _what(bad_node: Finding, judgements: Sequence[SliceJudgement]) -> Message:
     """Say what is wrong with a node."""
     reason = bad_node.reasons[0]
     if bad_node.node_class is NodeClass.STRUCTURE_DIFFERS:
         return reason  # which says what is done otherwise
-    if any(one.id == _OPTIMIZER for one in bad_node.reasons):
-        return Message.of("finding.optimizer")
+    if _is_by_optimizer(bad_node):
+        origins = (one for judged in judgements for one in judged.origins)
+        beside = [one for one in origins if one.coordinates == bad_node.coordinates and _is_by_optimizer(one)]
+        others = len(beside) - 1
+        return Message.of(f"finding.optimizer{'_of_others' if others > 0 else ''}", others=others)
     what = _WHAT.get(bad_node.node_class or NodeClass.SOURCE)
     if what is None or (bad_node.node_class is NodeClass.PROPAGATED and reason.id != _GIVEN):
         return Message.of("finding.flagged")  # by the rules of another tool, which do not ask what came in

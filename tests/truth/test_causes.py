@@ -24,7 +24,7 @@ NAMED_BY = {
     "another operator": {"cause.other_operator"},
     "operator of one run alone": {"reason.runs_alone_golden", "reason.runs_alone_target"},
     "argument": {"reason.argument"},
-    "optimizer": {"finding.optimizer"},
+    "optimizer": {"finding.optimizer", "finding.optimizer_of_others"},
     "frozen": {"reason.one_sided_gradient_tensor_golden"},
 }
 """By which messages a sentence names what was planted."""

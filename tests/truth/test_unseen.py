@@ -87,7 +87,7 @@ def test_each_pair_is_expected_to_be_something() -> None:
         ("frozen.xglm.train.stat.mix", "reason.one_sided_gradient_tensor_golden"),
         ("softcap_missing.gemma2.train.stat.mix", "reason.runs_alone_golden"),
         ("router_topk_off.deepseek_v2.fwd.stat.mix", "reason.argument"),
-        ("opt_betas.xglm.steps.stat.L0", "finding.optimizer"),
+        ("opt_betas.xglm.steps.stat.L0", "finding.optimizer_of_others"),
     ],
 )
 def test_the_first_sentence_says_what_is_done_otherwise(name: str, said: str, tmp_path: Path) -> None:

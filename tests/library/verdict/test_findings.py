@@ -324,6 +324,18 @@ def test_a_step_after_another_input_is_not_judged() -> None:
     assert conclude([step(0, (1, 1)), step(1, (1, 2))]).first_bad_node is not None
 
 
+def test_what_a_fault_had_reached_is_no_second_origin_where_it_grows_between_children() -> None:
+    block, linear = "Module.block.Block.forward.0", "Module.block.linear.Linear.forward.0"
+    calls = [
+        Call("Functional.silu.0.forward", inputs=[0.0], outputs=[0.0]),
+        Call(linear, block, inputs=[0.0], outputs=[0.1]),
+        Call("Module.block.out.Linear.forward.0", block, inputs=[0.9], outputs=[0.9]),
+        Call(block, inputs=[0.0], outputs=[0.9]),
+    ]
+    assert judge(*calls).origins == [linear]
+    assert judge(*calls[:1], *calls[2:]).origins == [block]
+
+
 # --- ranks ------------------------------------------------------------------------------------------------
 
 

@@ -31,13 +31,15 @@ from firstdrift.verdict.explanations import (
     floor_of,
 )
 from firstdrift.verdict.fixed_thresholds import FixedThreshold
-from firstdrift.verdict.judgement import ORIGINS
+from firstdrift.verdict.judgement import ORIGINS, Verdict
 from firstdrift.verdict.movable_thresholds import ABOUT, DEFAULTS
 from firstdrift.verdict.one_sided_gradients import OneSidedGradient
 from firstdrift.verdict.pair_error import pair_error
+from firstdrift.verdict.reasons import reached
 from firstdrift.verdict.row_errors import RowErrors
 from firstdrift.verdict.rule_book import ENTRIES, TABLES
 from firstdrift.verdict.tree import TreeRow
+from firstdrift.wording.message import Message
 from firstdrift.wording.text import LANGUAGES, texts
 
 NUMBERS = {name: one for name, one in vars(fixed_thresholds).items() if isinstance(one, FixedThreshold)}
@@ -45,6 +47,7 @@ DOCUMENT = Path(__file__).parents[3] / "docs" / "verdict.md"
 U = DEFAULTS.roundoff_float32
 INPUT, OUTPUT, WEIGHT = 0, 1, 2
 SIDE = SideSummary(512, 1.0, -1.0, 0.0, 10.0)
+MASKED = SideSummary(4096, 12.0, -3.4e38, -1e38, 1e40)
 
 
 def record(role: Role, key: str) -> TensorRecord:
@@ -296,6 +299,7 @@ CALLED: dict[str, Case] = {
     "choice_unknown": case(tie_pair=OUTPUT, so_far=OFF),
     "shape": case(input=0.0, shape_pair=OUTPUT),
     "reached": case(input=0.5, output=0.5, so_far=OFF),
+    "masked": case(input=0.5, output=1e-38, so_far=OFF, output_side=MASKED),
     "healed": case(input=0.5, output=1e-7, so_far=OFF),
     "clean": case(input=1e-7, output=1e-7),
 }
@@ -308,7 +312,9 @@ MLP, LINEAR = "Module.mlp.MLP.forward.0", "Functional.linear.2.forward"
 
 ALL_REDUCE = "Distributed.all_reduce.0.forward"
 OTHER_WEIGHTS = [
-    Call(f"Module.{at}.Linear.forward.0", parameters={"weight": (values_of(f"{at}"), values_of(f"other {at}"))})
+    Call(
+        f"Module.{at}.Linear.forward.0", parameters={"weight": (values_of(f"{at}"), values_of(f"other {at}"))}
+    )
     for at in range(5)
 ]
 
@@ -384,6 +390,26 @@ def test_other_numbers_from_fractions_of_equal_statistics_are_a_tie_once_roundin
 def test_a_class_rule_decides_by_the_rest_of_the_slice(entry: str) -> None:
     judged, node = OF_SLICES[entry]
     assert judged.of(node).rule == f"class.{entry}"
+
+
+def test_what_masked_values_hide_is_not_shown_as_small() -> None:
+    masked = np.where(np.arange(GIVEN.shape[-1]) > 3, np.float32(-3.4e38), GIVEN)
+    other = masked.copy()
+    other[other > -1e30] *= np.float32(1.3)
+    judged = judge(
+        Call(LINEAR, inputs=[0.0], outputs=[0.3]),
+        Call("Tensor.__add__.0.forward", inputs=[0.3], outputs=[(masked, other)]),
+        Call("Functional.softmax.0.forward", inputs=[(masked, other)], outputs=[0.2]),
+    )
+    added, softmax = judged.of("Tensor.__add__.0.forward"), judged.of("Functional.softmax.0.forward")
+    assert (added.rule, added.verdict, added.output_error) == ("class.masked", Verdict.ERROR, None)
+    assert (softmax.rule, softmax.input_error, softmax.amplification) == ("class.reached", None, None)
+    assert judged.said.pairs[3].reasons == (Message.of("pair.masked"),)
+
+
+def test_weights_that_an_earlier_step_made_differ_are_why_a_node_is_off() -> None:
+    after = case(input=0.0, output=0.5, parameter=0.1, so_far=OFF, step=2)
+    assert [reason.id for reason in reached(after)] == ["reason.trained_apart"]
 
 
 def test_each_entry_has_a_test_and_a_sentence_in_each_language() -> None:
