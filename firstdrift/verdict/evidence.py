@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from firstdrift.groups import known
 from firstdrift.matching.plan import SlicePlan
-from firstdrift.metrics.measurement import INCOMPARABLE, Measurement
+from firstdrift.metrics.measurement import INCOMPARABLE, STATISTICS, Measurement
 from firstdrift.model.names import with_direction
 from firstdrift.model.node import API, BACKWARD, FORWARD, Direction
 from firstdrift.model.slice import Coordinates
@@ -253,10 +253,12 @@ class Evidence:
     def is_masked(self, pair: int | None) -> bool:
         """Tell whether what masks a tensor, as in attention, outweighs its other values: no norm shows these.
 
-        The smaller of its ends is then below the rounding of the larger one.
+        The smaller of its ends is then below the rounding of the larger one. Values themselves tell.
         """
-        side = self.measurements[pair].golden if pair is not None else None
-        if pair is None or side is None or side.maximum is None or side.minimum is None:
+        if pair is None or self.measurements[pair].kind is not STATISTICS:
+            return False
+        side = self.measurements[pair].golden
+        if side is None or side.maximum is None or side.minimum is None:
             return False
         smaller, larger = sorted((abs(side.maximum), abs(side.minimum)))
         return 0.0 < smaller < self.pair_errors[pair].roundoff * larger

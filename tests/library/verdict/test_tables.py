@@ -7,11 +7,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from library.verdict.made_slices import Call, Judged, judge, values_of
+from library.verdict.made_slices import Call, Judged, judge, make, values_of
 from msgspec.structs import replace
 
 from firstdrift.matching.plan import NodeMatch, Origin, SlicePlan, TensorPair
 from firstdrift.metrics.measurement import Measurement, MeasurementKind, SideSummary, StatisticDifferences
+from firstdrift.metrics.statistics import measure_statistics
 from firstdrift.model.node import Direction, NodeKind
 from firstdrift.model.slice import Coordinates, SliceListing
 from firstdrift.model.tensor import Role, TensorRecord
@@ -393,14 +394,14 @@ def test_a_class_rule_decides_by_the_rest_of_the_slice(entry: str) -> None:
 
 
 def test_what_masked_values_hide_is_not_shown_as_small() -> None:
-    masked = np.where(np.arange(GIVEN.shape[-1]) > 3, np.float32(-3.4e38), GIVEN)
-    other = masked.copy()
-    other[other > -1e30] *= np.float32(1.3)
-    judged = judge(
+    made = make(
         Call(LINEAR, inputs=[0.0], outputs=[0.3]),
-        Call("Tensor.__add__.0.forward", inputs=[0.3], outputs=[(masked, other)]),
-        Call("Functional.softmax.0.forward", inputs=[(masked, other)], outputs=[0.2]),
+        Call("Tensor.__add__.0.forward", inputs=[0.3], outputs=[0.0]),
+        Call("Functional.softmax.0.forward", inputs=[0.0], outputs=[0.2]),
     )
+    masked = measure_statistics(MASKED, replace(MASKED, maximum=15.0))
+    *before, _, _, output = made.measurements
+    judged = replace(made, measurements=(*before, masked, masked, output)).judge()
     added, softmax = judged.of("Tensor.__add__.0.forward"), judged.of("Functional.softmax.0.forward")
     assert (added.rule, added.verdict, added.output_error) == ("class.masked", Verdict.ERROR, None)
     assert (softmax.rule, softmax.input_error, softmax.amplification) == ("class.reached", None, None)
