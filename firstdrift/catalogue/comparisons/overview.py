@@ -121,8 +121,13 @@ def overview_of(said: SliceJudgement, rows: Sequence[KeptRow], pairs: Judged) ->
 
 
 def strongest(nodes: Iterable[tuple[int, AmplifiedNode] | None]) -> tuple[AmplifiedNode, ...]:
-    """Choose the nodes that amplify most, which come with their place in the order of execution."""
-    ranked = sorted(filter(None, nodes), key=lambda node: (-node[1].amplification, node[0]))
+    """Choose the nodes that amplify most, which come with their place in the order of execution.
+
+    Of those that were given no error, the ones with the largest come first.
+    """
+    ranked = sorted(
+        filter(None, nodes), key=lambda node: (-node[1].amplification, -node[1].output_error, node[0])
+    )
     return tuple(node for _, node in ranked[:MOST_AMPLIFIED])
 
 

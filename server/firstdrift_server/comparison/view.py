@@ -149,6 +149,7 @@ class SliceView(Struct, frozen=True, kw_only=True):
         metrics: of its logits, or of its last output where none were recorded.
         tokens: the next token of golden and target.
         positions: of how many the logits tell the next token; None where that is not known.
+        throughout: the faults that differ throughout the slice.
     """
 
     position: int
@@ -170,6 +171,7 @@ class SliceView(Struct, frozen=True, kw_only=True):
     tokens: tuple[int | None, int | None]
     positions: int | None
     input_difference: InputDifference | None
+    throughout: list[Message]
 
 
 class Amplified(Struct, frozen=True):
@@ -447,6 +449,7 @@ def _slice_view(session: Session, comparison: int, pair: SlicePair, slices: Sequ
         golden_name=pair.golden.name(),
         verdict=pair.verdict,
         counts=counts_object(judged.counts),
+        throughout=[one.reason for one in judged.systematic if one.is_fault],
         rows=pair.rows,
         tree=tree_address(comparison, pair.position),
         graph=graph_address(comparison, pair.position),
