@@ -91,7 +91,8 @@ def test_an_interrupt_that_was_lost_is_repeated_by_somebody_who_presses_fast() -
             started.send_signal(signal.SIGINT)
             time.sleep(0.1)
         started.kill()
-        assert started.wait() == 130
+        # One that is pressed when all is over ends the command by itself.
+        assert started.wait() in (130, -signal.SIGINT)
 
 
 def test_the_process_that_reads_ends_when_the_command_is_killed() -> None:
