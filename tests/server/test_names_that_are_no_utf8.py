@@ -152,7 +152,7 @@ def test_every_page_of_a_comparison_shows_it(
     answer = client.get(f"/api/v1/comparisons/{number}").json()
     assert answer["job"]["error"] is None
     assert answer["counts"]["pairs"] > 0
-    assert answer["counts"]["incomparable"] == 0
+    assert answer["counts"]["error"] > answer["counts"]["incomparable"]
     parts = ("", "/rules", "/share", "/s/0/tree", "/s/0/unmatched", "/s/0/match", "/s/0/n/0")
     waiting = [*(f"/c/{number}{part}" for part in parts), "/", "/?show=dumps", "/board", "/new"]
     seen = set()

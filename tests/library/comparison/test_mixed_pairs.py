@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 import firstdrift
+from firstdrift.verdict.judgement import Verdict
+from firstdrift.wording.message import Message
 
 Unpacked = Callable[[str], Path]
 
@@ -57,7 +59,9 @@ def test_msprobe(unpacked: Unpacked, tmp_path: Path, values: str) -> None:
     assert found is not None
     assert (found.target, found.node_class) == (whole.target, whole.node_class)
     assert measured_from(report) == {"statistics"}
-    assert report.counts.incomparable == 0
+    said = (pair for one in report.slices for pair in one.judgement.pairs)
+    hidden = {reason for pair in said if pair.verdict is Verdict.INCOMPARABLE for reason in pair.reasons}
+    assert hidden == {Message.of("pair.masked")}
 
 
 @pytest.mark.parametrize(
