@@ -6,7 +6,7 @@ Case    one row when its turn comes
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import Flag, auto
 from functools import reduce
@@ -211,6 +211,10 @@ def excess_of_parameter(evidence: Evidence, pair: int) -> Excess | None:
     margin = _excess(evidence, pair, error.roundoff)
     if not error.value or not 0 < margin < math.inf:
         return None
+    ends = _ends(evidence, pair, error.roundoff) if evidence.measurements[pair].kind is STATISTICS else ()
+    worst = max(ends, key=lambda end: end.margin, default=None)
+    if worst is not None and worst.margin >= margin:
+        return worst
     return Excess(error.value, error.value / margin, Quantity.WEIGHT)
 
 
@@ -230,8 +234,8 @@ def _excess(evidence: Evidence, pair: int, roundoff: float) -> float:
         return min(whole, error.value) / (rounding + trained)
     # Statistics are rounded as well, each by itself.
     rounding = max(2.0 * rounding, STATISTICS_ROUNDING.value * evidence.limits.roundoff_float32)
-    ends = 0.0 if trained else _excess_of_ends(evidence, pair, roundoff)
-    return max(min(whole, error.value) / (rounding + trained), ends)
+    ends = () if trained else _ends(evidence, pair, roundoff)
+    return max(min(whole, error.value) / (rounding + trained), *(end.margin for end in ends), 0.0)
 
 
 def _stored(evidence: Evidence, pair: int) -> float:
@@ -245,24 +249,23 @@ def _stored(evidence: Evidence, pair: int) -> float:
     return max(evidence.stored, systematic.level)
 
 
-def _excess_of_ends(evidence: Evidence, pair: int, roundoff: float) -> float:
-    """Return by how much the largest or smallest element of a weight is off over what rounding it explains.
+def _ends(evidence: Evidence, pair: int, roundoff: float) -> Iterator[Excess]:
+    """Say how far off the largest and the smallest element of a weight are, and what rounding explains.
 
     Rounding keeps the order of numbers: the largest one is what the largest one was rounded to.
     """
     measured, names, limits = evidence.measurements[pair], evidence.plan.pairs[pair], evidence.limits
     golden, differences = measured.golden, measured.differences
     if golden is None or differences is None:
-        return 0.0
+        return
     both = roundoff + min(limits.roundoff(names.golden.dtype), limits.roundoff(names.target.dtype))
     times = MADE_OF.value if evidence.may_be_computed(pair) else 1.0
     least = max(UNDERFLOW.get(names.golden.dtype, 0.0), UNDERFLOW.get(names.target.dtype, 0.0))
     rounding = max(times * limits.parameter_floor * both, STATISTICS_ROUNDING.value * limits.roundoff_float32)
     ends = ((golden.maximum, differences.maximum), (golden.minimum, differences.minimum))
-    return max(
-        (abs(off) / (rounding * abs(end) + least) for end, off in ends if end and off is not None),
-        default=0.0,
-    )
+    for end, off in ends:
+        if end and off is not None:
+            yield Excess(abs(off / end), rounding + least / abs(end), Quantity.END)
 
 
 def explained_by_training(evidence: Evidence, pair: int) -> float:

@@ -4,6 +4,7 @@
 | ------------------------------------------- | ----------------------------------------------- |
 | the two runs call different operators       | golden calls silu, the target calls gelu        |
 | a weight that is not finite                 | weight of the target contains NaN               |
+| a weight that stands in another one's place | the weights of q_proj and this are exchanged    |
 | values that follow from golden by a pattern | weight = -golden; only index 3 of 8 differs     |
 | operators that one run alone calls inside   | only the target run calls mul and add in mlp    |
 | no such, and all that runs inside matches   | every node compared inside it matches, up to …  |
@@ -23,6 +24,7 @@ from firstdrift.metrics.measurement import Measurement, SideSummary
 from firstdrift.model.names import parse_name
 from firstdrift.model.node import API
 from firstdrift.verdict.evidence import Evidence
+from firstdrift.verdict.exchanged_weights import exchanged
 from firstdrift.verdict.judgement import Finding, NodeClass, Reasons, RowJudgement, SliceJudgement
 from firstdrift.verdict.tree import TreeRow
 from firstdrift.wording.message import Message
@@ -43,15 +45,21 @@ def signs_of_row(evidence: Evidence, row: TreeRow, judged: RowJudgement) -> Reas
             return (*_other_operator(row), *(called or _after_inside(evidence, row, judged)))
         case NodeClass.NON_FINITE:
             return tuple(_non_finite_weights(evidence, row))
+        case NodeClass.WEIGHTS_DIFFER if judged.worst_pair is not None:
+            return tuple(exchanged(evidence, judged.worst_pair))
     return ()
 
 
 def with_values(origin: Finding, shown: Reasons) -> Finding:
-    """Let a finding say what the values of its tensor show (`firstdrift.comparison.shown`) as well."""
+    """Let a finding say what the values of its tensor show (`firstdrift.comparison.shown`) as well.
+
+    How large the difference is, and no more, is evidence, but no cause.
+    """
     telling = (one for one in shown if not _is_size_alone(one))
     signs = (*origin.cause, *(_as_line(origin, one) or _of_weight(origin, one) for one in telling))
     cause = tuple(sorted(signs, key=lambda sign: _PLACE.get(sign.id, 1)))
-    return replace(origin, shown=shown, cause=cause)
+    reasons = (*origin.reasons, *filter(_is_size_alone, shown))
+    return replace(origin, shown=shown, cause=cause, reasons=reasons)
 
 
 def _is_size_alone(shown: Message) -> bool:
@@ -64,7 +72,8 @@ def _is_size_alone(shown: Message) -> bool:
 
 def with_causes(judged: SliceJudgement) -> SliceJudgement:
     """Let the rows at which an error begins say why, as the findings do."""
-    signs = {origin.row: origin.cause for origin in judged.origins if origin.cause}
+    known = {origin.row: (*filter(_is_size_alone, origin.shown), *origin.cause) for origin in judged.origins}
+    signs = {row: said for row, said in known.items() if said}
     if not signs:
         return judged
     rows = list(judged.rows)

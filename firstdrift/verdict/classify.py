@@ -16,7 +16,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from firstdrift.metrics.measurement import DATA, SideSummary
+from firstdrift.metrics.measurement import DATA, STATISTICS, SideSummary
 from firstdrift.metrics.statistics import is_whole
 from firstdrift.model.node import API, BACKWARD, MODULE
 from firstdrift.model.tensor import INPUT, ROUNDING
@@ -217,10 +217,18 @@ def _explain(case: Case, own: Classified, classified: Sequence[Classified]) -> N
         case.added = added
         case.explained = explained_by_added(case)
     own.amplification = _ratio(case.error.output, case.explained)
-    case.jumped = jumps(case, case.explained)
+    case.jumped = jumps(case, case.explained) and not _may_follow(case)
     scaled = None if case.jumped else excess_of_gain(case)
     if scaled is not None and scaled.margin > 1.0:
         case.jumped, case.scaled = True, scaled
+
+
+def _may_follow(case: Case) -> bool:
+    """Tell whether an error below the level of a fault before may be of it: what statistics hide came in."""
+    progress, error, pair = case.progress, case.error, case.error.output_pair
+    if progress.first_origin is None or pair is None or (error.output or 0.0) > progress.level:
+        return False
+    return case.evidence.measurements[pair].kind is STATISTICS
 
 
 def _name(case: Case, own: Classified, rule: ClassRule) -> None:

@@ -64,6 +64,9 @@ class Quantity(StrEnum):
     OUTPUT = "output"
     INPUT = "input"
     WEIGHT = "weight"
+    END = "end"
+    """The largest or the smallest element of a weight."""
+
     SCALE = "scale"
     """By how much the output is golden times a number."""
 

@@ -238,6 +238,24 @@ class Evidence:
         every = (at for error in self.errors for at in error.parameters if names)
         return frozenset(at for at in every if self.parameter_name(at) in names)
 
+    def parameters_like(self, pair: int) -> Sequence[int]:
+        """List the pairs of parameters whose golden side has the shape of that of a pair, each once."""
+        return self._parameters_by_shape.get(self.plan.pairs[pair].golden.shape, ())
+
+    @cached_property
+    def _parameters_by_shape(self) -> Mapping[tuple[int, ...] | None, Sequence[int]]:
+        found = defaultdict[tuple[int, ...] | None, list[int]](list)
+        for pair in {
+            self.parameter_name(at): at for error in self.errors for at in error.parameters
+        }.values():
+            found[self.plan.pairs[pair].golden.shape].append(pair)
+        return found
+
+    def place_of(self, pair: int) -> str:
+        """Name the innermost module around a pair; the node itself where none is known."""
+        row = self.row_of(pair)
+        return next(filter(None, (one.path for one in (row, *self.above(row)))), row.label)
+
     @cached_property
     def made_weights(self) -> frozenset[int]:
         """Pairs of weights that operators were given and no module is known to own: they may be computed."""

@@ -153,6 +153,12 @@ MADE_OF: Final = FixedThreshold(
     "So many has a row of a weight that is the product of two parameters, as weight norm makes it.",
     "Parameters",
 )
+EXCHANGED_ROUNDING: Final = FixedThreshold(
+    2,
+    "roundings",
+    "A weight stands in the place of another one if its norm, ends and mean are those to within so many.",
+    "Why",
+)
 FEW_ALONE: Final = FixedThreshold(
     0.1,
     "of the operators",

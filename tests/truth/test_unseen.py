@@ -18,6 +18,7 @@ from firstdrift import compare
 from firstdrift.comparison.exit_status import exit_status
 from firstdrift.exports.report_json import report_object
 from firstdrift.exports.text import report_text
+from firstdrift.verdict.confidence import Quantity
 from firstdrift.wording.message import Message
 
 HERE = Path(__file__).with_name("unseen")
@@ -95,6 +96,22 @@ def test_the_first_sentence_says_what_is_done_otherwise(name: str, said: str, tm
     assert said in ids_of(findings.summary)
     sure = findings.first_bad_node.confidence
     assert sure.margin is None or (sure.margin > 1 and sure.limit > 0)
+
+
+def test_exchanged_weights_are_the_only_origins_and_named(tmp_path: Path) -> None:
+    report = compared("swapped_weights.dpt.fwd.stat.mix.bf16", tmp_path)
+    (judged,) = (one.judgement for one in report.slices)
+    dense = ["encoder.layer.0.intermediate.dense", "encoder.layer.2.intermediate.dense"]
+    assert [origin.module for origin in judged.origins] == dense
+    assert [origin.cause for origin in judged.origins] == [
+        (Message.of("cause.exchanged", node=other),) for other in reversed(dense)
+    ]
+    assert report.findings.first_bad_node.confidence.of is Quantity.END
+
+
+def test_what_weights_hide_is_said(tmp_path: Path) -> None:
+    found = compared("weights_scaled.unispeech.train.stat.mix", tmp_path).findings
+    assert found.summary.arguments["rest"] == Message.of("summary.bound_to_differ")
 
 
 def test_ties_are_counted_once_with_what_follows_from_them(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from firstdrift.catalogue.comparisons.records import Comparison
 from firstdrift.catalogue.tables import BAD, ComparisonEntry, MatchSetVersionEntry, SliceEntry, SlicePairEntry
 from firstdrift.groups import gathered
 from firstdrift.model.slice import Coordinates
-from firstdrift.verdict.judgement import SliceJudgement, Verdict
+from firstdrift.verdict.judgement import Finding, SliceJudgement, Verdict
 from firstdrift.verdict.limit import limit_of_nodes
 
 
@@ -44,7 +44,7 @@ def outcomes(session: Session, comparison_ids: Collection[int]) -> dict[int, lis
     """Say how the slices of comparisons came out, each in the order of execution."""
     here = (SlicePairEntry.comparison_id.in_(comparison_ids), SlicePairEntry.complete)
     first = {
-        pair: next(iter(judgement.own_origins or judgement.weak_origins), judgement.worst)
+        pair: _named(judgement)
         for pair, judgement in session.execute(
             select(SlicePairEntry.id, SlicePairEntry.judgement).where(*here, SlicePairEntry.verdict.in_(BAD))
         )
@@ -89,6 +89,13 @@ def outcomes(session: Session, comparison_ids: Collection[int]) -> dict[int, lis
             )
         )
     return dict(found)
+
+
+def _named(judged: SliceJudgement) -> Finding | None:
+    """Return the node that a bad slice is named by; None where all of it differs for one reason."""
+    found = next(iter(judged.own_origins or judged.weak_origins), None)
+    is_throughout = any(difference.is_fault for difference in judged.systematic)
+    return found if found is not None or is_throughout else judged.worst
 
 
 class Profile(Struct, frozen=True):

@@ -25,7 +25,7 @@ from firstdrift.wording.message import Message
 from firstdrift_frontend import numbers
 from firstdrift_frontend.shown_classes import shown_class
 from firstdrift_server.context import Context
-from firstdrift_server.parts.tree_row import UNMATCHED
+from firstdrift_server.parts.tree_row import shown_verdict
 from firstdrift_server.tree.visible import first_of_interest
 
 PIECE = 64
@@ -185,7 +185,7 @@ class Graph:
 
     def _box(self, row: Row, kinds: Collection[MeasurementKind]) -> BoxView:
         tree, judged = row.tree, row.judgement
-        verdict = UNMATCHED if row.match is None else str(judged.verdict)
+        verdict = shown_verdict(row)
         own = bool(kinds) or judged.node_class in ORIGINS
         holds = int(self._holds[tree.index + 1])
         below = judged.below

@@ -81,12 +81,19 @@ def row_view(row: Row, kinds: Collection[MeasurementKind] = ()) -> RowView:
         **fields_of(judged, _OF_JUDGEMENTS),
         row=tree.index,
         match=match and how_matched(match),
-        verdict=UNMATCHED if match is None else judged.verdict,
+        verdict=shown_verdict(row),
         node_class=judged.node_class,
         own=bool(kinds) or judged.node_class in ORIGINS,
         measured_from=sorted(kinds),
         below=judged.below,
     )
+
+
+def shown_verdict(row: Row) -> str:
+    """Return the verdict of a row as people are shown it: of one side alone, unless it fails for that."""
+    judged = row.judgement
+    fails = judged.node_class in ORIGINS
+    return str(judged.verdict) if fails or row.match is not None else UNMATCHED
 
 
 def how_matched(match: NodeMatch) -> HowMatched:

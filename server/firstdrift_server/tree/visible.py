@@ -210,7 +210,7 @@ def ancestors(outline: Outline, row: int) -> Flags:
 
 def facets(outline: Outline) -> dict[str, dict[str, int]]:
     """Count the rows that each value of each filter would let through by itself."""
-    judged = outline.own & ~outline.unmatched
+    judged = _judged(outline)
     counts = {
         "verdict": _count(outline.verdict[judged], VERDICTS) | {UNMATCHED: int(outline.unmatched.sum())},
         "class": _count(outline.node_class[judged], CLASSES),
@@ -222,6 +222,12 @@ def facets(outline: Outline) -> dict[str, dict[str, int]]:
     return counts
 
 
+def _judged(outline: Outline) -> Flags:
+    """Mark the rows that have a verdict: those with a partner, and those that fail for having none."""
+    judged: Flags = outline.own & (~outline.unmatched | outline.origin)
+    return judged
+
+
 def _count(codes: np.ndarray, known: Sequence[str]) -> dict[str, int]:
     found = np.bincount(codes, minlength=len(known))
     return {str(word): int(found[place]) for place, word in enumerate(known)}
@@ -230,7 +236,7 @@ def _count(codes: np.ndarray, known: Sequence[str]) -> dict[str, int]:
 def _has_one_of(outline: Outline, name: str, values: frozenset[str]) -> Flags:
     match name:
         case "verdict":
-            listed = np.isin(outline.verdict, codes_of(VERDICTS, values)) & outline.own & ~outline.unmatched
+            listed = np.isin(outline.verdict, codes_of(VERDICTS, values)) & _judged(outline)
             return listed | (outline.unmatched if UNMATCHED in values else False)
         case "class":
             return np.isin(outline.node_class, codes_of(CLASSES, values)) & outline.own

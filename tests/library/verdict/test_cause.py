@@ -4,7 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from library.verdict.made_slices import Call, make
+from library.verdict.made_slices import Array, Call, judge, make, values_of, with_error
 from messages import gaps_of, ids_of, outlines
 
 from firstdrift import compare
@@ -119,6 +119,7 @@ def test_the_size_of_a_difference_is_no_cause() -> None:
     shown = (Message.of("shown.values", tensor="output.0", hints=(hint,)),)
     found = with_values(finding("output.0", NodeClass.SOURCE), shown)
     assert (found.shown, found.cause) == (shown, ())
+    assert shown[0] in found.reasons
 
 
 @pytest.mark.parametrize(
@@ -169,3 +170,41 @@ def test_cause_and_note_tell_an_order_in_one_direction(reported: Callable[[str],
     note = next(note for note in report.slices[0].plan.notes if note.id == "matching.note.experts_swapped")
     order = gaps_of(report.findings.summary, "hint.reordered")["order"]
     assert order == note.arguments["order"] == ("2", "0", "3", "1")
+
+
+FIRST, SECOND = (values_of(f"weight {at}", (32, 32)) for at in (0, 1))
+
+
+def layers(*weights: tuple[Array, Array]) -> list[Call]:
+    """Return layers with these weights of golden and target, and others with equal ones."""
+    others = [(values_of(f"weight {at}", (32, 32)),) * 2 for at in range(2, 12)]
+    return [
+        Call(
+            f"Module.layers.{at}.Linear.forward.0",
+            None,
+            [0.0],
+            [0.4 if at < len(weights) else 0.0],
+            {"weight": pair},
+        )
+        for at, pair in enumerate([*weights, *others])
+    ]
+
+
+@pytest.mark.parametrize("rounded", [False, True], ids=["float32", "bfloat16"])
+def test_weights_that_are_exchanged_are_named(*, rounded: bool) -> None:
+    dtype = "bfloat16" if rounded else "float32"
+    both = [(FIRST, SECOND.astype(values_of("", dtype=dtype).dtype)), (SECOND, FIRST)]
+    first, second = judge(*layers(*both)).said.origins
+    assert outlines(first.cause) == ["exchanged layers.1"]
+    assert outlines(second.cause) == ["exchanged layers.0"]
+
+
+def test_a_weight_of_another_node_is_named() -> None:
+    (first,) = judge(*layers((FIRST, SECOND), (SECOND, SECOND))).said.origins[:1]
+    assert outlines(first.cause) == ["of_other layers.1"]
+
+
+def test_other_weights_are_those_of_no_other_node() -> None:
+    other = with_error(FIRST, 0.3, "another")
+    (origin,) = judge(*layers((FIRST, other))).said.origins
+    assert origin.cause == ()
