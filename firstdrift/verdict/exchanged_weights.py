@@ -19,14 +19,12 @@ from firstdrift.wording.message import Message
 _FINEST: Final = 2.0**-15
 """Statistics are written with some digits, and added up in float32."""
 
-_MATRIX: Final = 2
-"""Dimensions of a matrix: vectors are made of ones or zeros, and trained by the same steps."""
-
 
 def exchanged(evidence: Evidence, pair: int) -> Iterator[Message]:
     """Say whose weight the target has in place of one that differs, and whether it has this one there."""
     here, shape = evidence.measurements[pair], evidence.plan.pairs[pair].golden.shape or ()
-    if len(shape) < _MATRIX or _are_alike(here.target, here.golden, _FINEST):  # elements in another order
+    is_matrix = len(shape) > 1  # vectors are made of ones or zeros, and trained by the same steps
+    if not is_matrix or _are_alike(here.target, here.golden, _FINEST):  # elements in another order
         return
     for other in evidence.parameters_like(pair):
         there = evidence.measurements[other]

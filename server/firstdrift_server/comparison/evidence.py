@@ -12,6 +12,7 @@ from firstdrift.catalogue.comparisons.slice_pairs import SlicePair
 from firstdrift.catalogue.comparisons.tree import Row, get_row
 from firstdrift.exports.capture import capture_config
 from firstdrift.groups import seconds
+from firstdrift.verdict.confidence import Confidence, Quantity
 from firstdrift_server.parts.addresses import node_address
 
 _ORDERS: Final = 6.0
@@ -62,7 +63,7 @@ def evidence_of(session: Session, comparison: Comparison, slices: Sequence[Slice
         return None
     sure = finding.confidence
     limit, limit_of = (None, None) if sure is None else (sure.limit, sure.of)
-    errors = _errors(get_row(session, here.id, finding.row))
+    errors = [*_errors(get_row(session, here.id, finding.row)), *_of_end(sure)]
     ends = ends_of(seconds(errors), limit)
     return Evidence(
         bars=tuple(bar(of, error, limit if limit_of in {None, of} else None, ends) for of, error in errors),
@@ -90,6 +91,13 @@ def _errors(row: Row) -> list[tuple[str, float]]:
     said = row.judgement
     found = (("input", said.input_error), ("weight", said.parameter_error), ("output", said.output_error))
     return [(of, error) for of, error in found if error is not None]
+
+
+def _of_end(sure: Confidence | None) -> list[tuple[str, float]]:
+    """Return by how much an end of a weight is off, where that decided."""
+    if sure is None or sure.of is not Quantity.END or sure.margin is None or sure.limit is None:
+        return []
+    return [(sure.of.value, sure.margin * sure.limit)]
 
 
 def _share(error: float, ends: tuple[float, float]) -> float:
