@@ -7,6 +7,7 @@ from firstdrift.matching.plan import TensorPair
 from firstdrift.metrics.gain import gain
 from firstdrift.metrics.measurement import Measurement, MeasurementKind
 from firstdrift.model.tensor import Role, is_floating, is_part_of_rank
+from firstdrift.operators.properties import role_of_argument
 from firstdrift.verdict.case import Case
 from firstdrift.verdict.conditioning import Term
 from firstdrift.verdict.evidence import Evidence
@@ -70,7 +71,9 @@ def argument(case: Case) -> Reasons:
     """Say which Python argument differs."""
     pair = case.evidence.plan.pairs[case.error.scalar_pair or 0]
     golden, target = pair.golden.scalar, pair.target.scalar
-    return (Message.of("reason.argument", name=pair.target.label, golden=golden, target=target),)
+    known, label = role_of_argument(case.row.type_name, pair.target.key), pair.target.label
+    name = label if not known or label.endswith(known) else f"{known} ({label})"
+    return (Message.of("reason.argument", name=name, golden=golden, target=target),)
 
 
 def one_sided_gradient(case: Case) -> Reasons:

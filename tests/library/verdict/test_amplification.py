@@ -331,6 +331,12 @@ def test_another_argument_is_another_call() -> None:
     assert outlines(judged.first.reasons) == ["argument input.1 0.001 0.01"]
 
 
+def test_an_argument_of_a_known_operator_is_called_by_its_name() -> None:
+    name = "Functional.batch_norm.0.forward"
+    judged = judge(Call(name, inputs=[0.0, *[0.0] * 6, (1e-5, 1e-3)], outputs=[0.3]))
+    assert outlines(judged.first.reasons) == ["argument eps (input.7) 1e-05 0.001"]
+
+
 @pytest.mark.parametrize("arguments", [(float("inf"), 4.0), (1.0, float("-inf"))])
 def test_a_limit_that_only_one_run_has_is_another_argument(arguments: tuple[float, float]) -> None:
     judged = judge(BEFORE, Call("Torch.clamp.0.forward", inputs=[0.0, arguments], outputs=[0.3]))
