@@ -51,6 +51,10 @@ def test_the_tree_lets_it_through_where_errors_are_asked_for(client: TestClient)
     shown = {one["row"]: one for one in client.get("/c/1/s/0/tree.json?verdict=error").json()["rows"]}
     node = shown[failing(client)]
     assert (node["verdict"], node["class"], node["match"]) == ("error", "structure differs", None)
+    shown_page = page(
+        client, "/c/1/s/0/tree?verdict=error&column=golden&column=origin&column=class&column=verdict"
+    )
+    assert "golden only" in shown_page
 
 
 def test_its_page_says_that_it_fails_and_can_match_it(client: TestClient) -> None:
