@@ -60,6 +60,9 @@ for seconds, and writing a file for a minute.
 MEMBERS_AT_ONCE = 16
 """So many requests of members are answered at a time: most of the 40 threads stay free for the owner."""
 
+FILES_OF_ONE = 2
+"""So many files are on their way to one member, or to those who came through one link."""
+
 BODIES_AT_ONCE = 8
 """So many bodies of each member, or of visitors through a link, are in memory or on their way.
 
@@ -191,6 +194,7 @@ class Context:
         default_factory=lambda: {visit: Turns(most) for visit, most in VISITORS_AT_ONCE.items()}
     )
     members: Turns = field(default_factory=lambda: Turns(MEMBERS_AT_ONCE))
+    files_of: TurnsOfEach = field(default_factory=lambda: TurnsOfEach(FILES_OF_ONE))
     bodies: TurnsOfEach = field(default_factory=lambda: TurnsOfEach(BODIES_AT_ONCE))
     trials: Turns = field(default_factory=lambda: Turns(TRIED_AT_ONCE))
     trials_of_members: Turns = field(default_factory=lambda: Turns(TRIED_BY_MEMBERS))

@@ -2,13 +2,15 @@
 
 A turn lasts until the answer is known; that of a file, until it has been sent, for it is read from the
 database meanwhile. Members take turns of their own, as does the owner who tries other rules or other matches;
-a file that a member asks for is one of those of visitors, so that one more can be written for the owner.
+a file that a member asks for is one of those of visitors, so that one more can be written for the owner. No
+member, and no link, has all of these: whoever takes files slowly leaves room for others.
 
 What is sent along has arrived whole before a turn is taken, so that whoever sends it slowly holds none that
 others need. Of each of them, only so much is on its way or in memory at a time.
 """
 
 import re
+from collections.abc import Hashable
 from contextlib import ExitStack
 from dataclasses import dataclass
 from http import HTTPStatus
@@ -57,6 +59,8 @@ class TurnGuard:
                 if request.method not in SAFE_METHODS:
                     await _take(_for_bodies(request), request, held)
                     receive = await _arrived(request, receive)
+                if is_file:
+                    await _take(_context_of(request).files_of.of(_who(request)), request, held)
                 await _take(turns, request, held)
             except HTTPException as error:
                 await _refusal(request, error)(scope, receive, send)
@@ -101,14 +105,23 @@ def _refusal(request: Request, error: HTTPException) -> Response:
 
 def _for_bodies(request: Request) -> Turns:
     """Give the turns that whoever asks has for what they send: theirs alone."""
-    context: Context = request.app.state.context
+    return _context_of(request).bodies.of(_who(request))
+
+
+def _who(request: Request) -> Hashable:
+    """Tell those apart who came through a link, and members."""
     viewer = viewer_of(request)
-    return context.bodies.of((viewer.link and viewer.link.id, viewer.member and viewer.member.id))
+    return viewer.link and viewer.link.id, viewer.member and viewer.member.id
+
+
+def _context_of(request: Request) -> Context:
+    context: Context = request.app.state.context
+    return context
 
 
 def _turns_for(request: Request) -> Turns | None:
     """Give the turns of which a request needs one; None if it needs none."""
-    context: Context = request.app.state.context
+    context = _context_of(request)
     viewer, path, query = viewer_of(request), request.scope["path"], request.scope["query_string"]
     if viewer.link is not None:
         return context.turns[kind_of_visit(path, query)]
