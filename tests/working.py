@@ -85,11 +85,12 @@ def compare_with_worker(
 
 
 def unseen(findings: Findings | None) -> Findings | None:
-    """Leave out what values show: a preview does not look at them from near."""
+    """Leave out what values show, of which the size stands among the reasons: a preview does not look."""
     if findings is None or findings.first_bad_node is None:
         return findings
     first, *others = (
-        replace(one, shown=(), cause=()) for one in (findings.first_bad_node, *findings.suspects)
+        replace(one, shown=(), cause=(), reasons=tuple(r for r in one.reasons if r not in one.shown))
+        for one in (findings.first_bad_node, *findings.suspects)
     )
     summary = _without_cause(findings.summary)
     return replace(findings, summary=summary, first_bad_node=first, suspects=tuple(others))

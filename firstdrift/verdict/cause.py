@@ -4,7 +4,7 @@
 | ------------------------------------------- | ----------------------------------------------- |
 | the two runs call different operators       | golden calls silu, the target calls gelu        |
 | a weight that is not finite                 | weight of the target contains NaN               |
-| a weight that stands in another one's place | the weights of q_proj and this are exchanged    |
+| a weight that stands in another one's place | the target has the weight of q_proj here        |
 | values that follow from golden by a pattern | weight = -golden; only index 3 of 8 differs     |
 | operators that one run alone calls inside   | only the target run calls mul and add in mlp    |
 | no such, and all that runs inside matches   | every node compared inside it matches, up to …  |

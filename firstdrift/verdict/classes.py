@@ -375,6 +375,9 @@ ENTERED: Final = ClassRule(
 BROUGHT: Final = ClassRule("brought", _WORDS, ("drift_least",), node_class=NodeClass.PROPAGATED)
 """Decides of a row that is clean by itself, when all pairs of its slice have been judged."""
 
+MAY_FOLLOW: Final = ClassRule("may_follow", "What follows", node_class=NodeClass.CLEAN)
+"""Decides of a row after a fault of which statistics show less than the fault may have brought."""
+
 FROM_OTHER_RANKS: Final = ClassRule("from_other_ranks", "Ranks", node_class=NodeClass.PROPAGATED)
 """Decides of a communication that gives what differs: what one rank shows does not tell where it began."""
 
@@ -383,7 +386,7 @@ AS_ALL_WEIGHTS: Final = ClassRule(
 )
 """Decides of a row whose weight differs as nearly all do, and at which nothing else begins."""
 
-ALL_CLASS_RULES: Final = (ENTERED, *CLASS_RULES, BROUGHT, FROM_OTHER_RANKS, AS_ALL_WEIGHTS)
+ALL_CLASS_RULES: Final = (ENTERED, *CLASS_RULES, MAY_FOLLOW, BROUGHT, FROM_OTHER_RANKS, AS_ALL_WEIGHTS)
 
 
 def rule_of(case: Case) -> ClassRule:

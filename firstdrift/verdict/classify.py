@@ -22,7 +22,7 @@ from firstdrift.model.node import API, BACKWARD, MODULE
 from firstdrift.model.tensor import INPUT, ROUNDING
 from firstdrift.verdict.added_inside import added_inside, explained_by_added
 from firstdrift.verdict.case import Case, Progress, apart_by_training, case_of
-from firstdrift.verdict.classes import ENTERED, ClassRule, rule_of
+from firstdrift.verdict.classes import ENTERED, MAY_FOLLOW, ClassRule, rule_of
 from firstdrift.verdict.conditioning import error_of_sum
 from firstdrift.verdict.confidence import Excess, Quantity
 from firstdrift.verdict.evidence import Evidence
@@ -39,6 +39,7 @@ from firstdrift.verdict.row_errors import RowErrors, is_gradient_of_parameter
 from firstdrift.verdict.tree import TreeRow, is_embedding
 
 _ENTERED: Final = ENTERED.name
+_FOLLOWS: Final = MAY_FOLLOW.name
 _SOURCE: Final = NodeClass.SOURCE
 
 
@@ -217,7 +218,9 @@ def _explain(case: Case, own: Classified, classified: Sequence[Classified]) -> N
         case.added = added
         case.explained = explained_by_added(case)
     own.amplification = _ratio(case.error.output, case.explained)
-    case.jumped = jumps(case, case.explained) and not _may_follow(case)
+    case.jumped = jumps(case, case.explained)
+    if case.jumped and _may_follow(case):
+        case.jumped, own.rule = False, _FOLLOWS
     scaled = None if case.jumped else excess_of_gain(case)
     if scaled is not None and scaled.margin > 1.0:
         case.jumped, case.scaled = True, scaled
@@ -228,7 +231,7 @@ def _may_follow(case: Case) -> bool:
     progress, error, pair = case.progress, case.error, case.error.output_pair
     if progress.first_origin is None or pair is None or (error.output or 0.0) > progress.level:
         return False
-    return case.evidence.measurements[pair].kind is STATISTICS
+    return error.scalar_pair is None and case.evidence.measurements[pair].kind is STATISTICS
 
 
 def _name(case: Case, own: Classified, rule: ClassRule) -> None:
@@ -240,6 +243,8 @@ def _name(case: Case, own: Classified, rule: ClassRule) -> None:
     own.is_tie, own.is_shown_by_no_pair = rule.is_tie, rule.is_shown_by_no_pair
     if case.jumped:
         _tell_excess(case, own)
+    if rule.id == "clean" and own.rule == _FOLLOWS:
+        return
     excuse = excused_by(case) if rule.id == "clean" else None
     own.rule = rule.name if excuse is None else f"explanation.{excuse}"
 
@@ -470,11 +475,15 @@ def _blame_what_surrounds(case: Case, classified: Sequence[Classified]) -> None:
 
 
 def _had_come_in(case: Case, surrounding: TreeRow) -> bool:
-    """Tell whether a fault had reached a module before an input inside it: what made that passes it on."""
+    """Tell whether a fault had reached a module before an input inside it: what made that passes it on.
+
+    In the outermost one anything may have run before, in branches that the input has nothing of.
+    """
     error, progress = case.evidence.errors[surrounding.index], case.progress
     before = max(error.input or 0.0, error.parameter or 0.0, progress.inside[surrounding.index])
     is_non_finite = math.isinf(case.error.input or 0.0) and math.isfinite(before)
-    return surrounding is not case.row and before > progress.level and not is_non_finite
+    is_inner = surrounding is not case.row and surrounding.parent is not None
+    return is_inner and before > progress.level and not is_non_finite
 
 
 def _maker(case: Case) -> TreeRow | None:

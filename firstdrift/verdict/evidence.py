@@ -22,7 +22,7 @@ from firstdrift.parallel.point_to_point import is_communication
 from firstdrift.verdict.baseline import QUIET, Noise
 from firstdrift.verdict.compute_format import compute_roundoff, stored_roundoff
 from firstdrift.verdict.conditioning import Term, is_sum
-from firstdrift.verdict.fixed_thresholds import FEW_ALONE
+from firstdrift.verdict.fixed_thresholds import FEW_ALONE, LOWEST_VALUES
 from firstdrift.verdict.logits import is_logits
 from firstdrift.verdict.movable_thresholds import DEFAULTS, Thresholds
 from firstdrift.verdict.one_sided_gradients import OneSidedGradient, one_sided_gradients
@@ -271,7 +271,8 @@ class Evidence:
     def is_masked(self, pair: int | None) -> bool:
         """Tell whether what masks a tensor, as in attention, outweighs its other values: no norm shows these.
 
-        The smaller of its ends is then below the rounding of the larger one. Values themselves tell.
+        The smaller of its ends is then below the rounding of the larger one, which no activation comes near.
+        Values themselves tell.
         """
         if pair is None or self.measurements[pair].kind is not STATISTICS:
             return False
@@ -279,7 +280,8 @@ class Evidence:
         if side is None or side.maximum is None or side.minimum is None:
             return False
         smaller, larger = sorted((abs(side.maximum), abs(side.minimum)))
-        return 0.0 < smaller < self.pair_errors[pair].roundoff * larger
+        is_outweighed = 0.0 < smaller < self.pair_errors[pair].roundoff * larger
+        return is_outweighed and larger >= LOWEST_VALUES.value
 
     def may_be_computed(self, pair: int) -> bool:
         """Tell whether a weight may be computed from others: no module has it, or an operator gave it."""

@@ -23,14 +23,15 @@ _FINEST: Final = 2.0**-15
 def exchanged(evidence: Evidence, pair: int) -> Iterator[Message]:
     """Say whose weight the target has in place of one that differs, and whether it has this one there."""
     here, shape = evidence.measurements[pair], evidence.plan.pairs[pair].golden.shape or ()
-    is_matrix = len(shape) > 1  # vectors are made of ones or zeros, and trained by the same steps
-    if not is_matrix or _are_alike(here.target, here.golden, _FINEST):  # elements in another order
+    if len(shape) <= 1:  # vectors are made of ones or zeros, and trained by the same steps
         return
     for other in evidence.parameters_like(pair):
         there = evidence.measurements[other]
         roundoff = max(evidence.pair_errors[at].roundoff for at in (pair, other))
         within = max(_FINEST, EXCHANGED_ROUNDING.value * roundoff)
-        if not _are_alike(here.target, there.golden, within):
+        if _are_alike(here.target, here.golden, within):  # whatever differs, these numbers do not tell
+            return
+        if other == pair or not _are_alike(here.target, there.golden, within):
             continue
         name = evidence.place_of(other)
         if _are_alike(there.target, here.golden, within):

@@ -84,7 +84,7 @@ def judge(evidence: Evidence, rules: str = OWN_RULES, *, other_input: bool = Fal
     judged = judge_rows(evidence, classification, called, pairs, own_rules=own_rules)
     judgement = SliceJudgement(
         coordinates=plan.target.coordinates,
-        rows=with_roll_ups(rows, shown_of(evidence, judged)),
+        rows=with_roll_ups(rows, shown_of(evidence, classification, judged, own_rules=own_rules)),
         pairs=tuple(pairs),
         counts=_count(plan, pairs),
         worst=worst_finding(evidence, judged),

@@ -62,14 +62,20 @@ def _by_own_rules(judged: Iterable[SliceJudgement]) -> tuple[SliceJudgement, ...
 def _level(own: tuple[SliceJudgement, ...]) -> Limit | None:
     """Return the level of the fault; the least of several."""
     levels = [level for one in own if (level := one.level) is not None]
-    return Limit(min(levels), Message.of("metric_limit.fault")) if levels else None
+    is_by_weights = _have_other_weights(own) and not any(one.origins for one in own)
+    meaning = Message.of(f"metric_limit.{'after_weights' if is_by_weights else 'fault'}")
+    return Limit(min(levels), meaning) if levels else None
+
+
+def _have_other_weights(own: tuple[SliceJudgement, ...]) -> bool:
+    return any(found.rule in OF_WEIGHTS for one in own for found in one.systematic)
 
 
 def _rounding(own: tuple[SliceJudgement, ...]) -> Limit | None:
     limits, roundoff = own[0].limits, max(one.roundoff for one in own)
     if not roundoff:
         return None
-    if any(found.rule in OF_WEIGHTS for one in own for found in one.systematic):
+    if _have_other_weights(own) and roundoff not in limits.roundoffs:
         meaning = Message.of("metric_limit.weights", factor=limits.floor)
     else:
         meaning = Message.of("metric_limit.rounding", factor=limits.floor, dtype=limits.dtype_of(roundoff))

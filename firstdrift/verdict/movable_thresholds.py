@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 from msgspec import Struct
 
 from firstdrift.errors import SettingsError
-from firstdrift.groups import fields_of
+from firstdrift.groups import fields_of, known
 from firstdrift.model.tensor import ROUNDING
 from firstdrift.wording.message import Message
 
@@ -73,6 +73,11 @@ class Thresholds(Struct, frozen=True, omit_defaults=True):
         """Name the dtype whose rounding is nearest to a size."""
         known = [about.dtype for about in ABOUT.values() if about.dtype is not None]
         return min(known, key=lambda dtype: abs(self._roundoff_of(dtype) - roundoff))
+
+    @property
+    def roundoffs(self) -> frozenset[float]:
+        """The unit roundoffs of the dtypes that have one of their own."""
+        return frozenset(map(self._roundoff_of, known(about.dtype for about in ABOUT.values())))
 
     def drift(self, roundoff: float) -> float:
         """Return the error of a last output above which rounding does not explain it."""

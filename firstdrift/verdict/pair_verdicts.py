@@ -80,8 +80,9 @@ def _of_follower(
 def is_hidden(evidence: Evidence, classification: Classification, index: int) -> bool:
     """Tell whether masked values of a pair hide what a fault that ran before may have done to the others."""
     first = classification.reached_from
-    is_after = first is not None and evidence.places[evidence.row_of(index).index] >= first
-    return is_after and evidence.is_masked(index)
+    is_after = first is not None and evidence.places[evidence.row_of(index).index] > first
+    is_small = (evidence.pair_errors[index].value or 0.0) <= classification.level
+    return is_after and is_small and evidence.is_masked(index)
 
 
 def _is_reached(evidence: Evidence, classification: Classification, error: PairError, row: TreeRow) -> bool:

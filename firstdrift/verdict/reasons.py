@@ -108,10 +108,9 @@ def numbers_differ(case: Case) -> Reasons:
 def reached(case: Case) -> Reasons:
     """Say that the inputs already differ, or else the weights, where they are known to."""
     error = case.error
-    differs_by_weights = case.evidence.is_later_step and bool(
-        error.parameter_pair is not None and error.parameter
-    )
-    if differs_by_weights and (error.input or 0.0) <= case.progress.level:
+    level = case.progress.level
+    agrees = error.input is not None and error.input <= level
+    if case.evidence.is_later_step and agrees and (error.parameter or 0.0) > level:
         what = _weight_differs(case.evidence, error.parameter, error.parameter_pair or 0)
         return (Message.of("reason.trained_apart", parameter=what),)
     if case.evidence.is_masked(error.input_pair):

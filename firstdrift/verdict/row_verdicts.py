@@ -110,25 +110,26 @@ def _agreeing(
     return verdict, NodeClass.PROPAGATED if verdict is _ERROR else node_class
 
 
-def shown_of(evidence: Evidence, judged: Sequence[RowJudgement]) -> list[RowJudgement]:
+def shown_of(
+    evidence: Evidence, classification: Classification, judged: Sequence[RowJudgement], *, own_rules: bool
+) -> list[RowJudgement]:
     """Say of rows what is no origin of the slice, but is how its error came to them.
 
     What a communication gives is made of what all ranks give to it, and of these one alone is seen here. Of
-    weights that nearly all differ, none is the first bad node.
+    weights that nearly all differ, none is the first bad node; other rules than ours flag what they flag.
     """
     shown = list(judged)
-    for row, error in zip(evidence.rows, evidence.errors, strict=True):
-        own = judged[row.index]
+    is_given_the_same = classification.input_row is None
+    for row, error in zip(evidence.rows, evidence.errors, strict=True) if is_given_the_same else ():
         differing = [at for at in error.parameters if at in evidence.systematic_pairs]
-        if differing and own.node_class not in ORIGINS:
+        if not differing or judged[row.index].node_class in ORIGINS:
+            continue
+        called = replace(judged[row.index], node_class=AS_ALL_WEIGHTS.node_class, rule=AS_ALL_WEIGHTS.name)
+        if own_rules:
             worst = max(differing, key=lambda at: evidence.pair_errors[at].value or 0.0)
-            shown[row.index] = replace(
-                own,
-                node_class=AS_ALL_WEIGHTS.node_class,
-                reasons=(as_all_weights(evidence, worst),),
-                worst_pair=worst,
-                rule=AS_ALL_WEIGHTS.name,
-            )
+            reasons: Reasons = (as_all_weights(evidence, worst),)
+            called = replace(called, verdict=_ERROR, reasons=reasons, worst_pair=worst)
+        shown[row.index] = called
     for row in evidence.communications:
         own = judged[row.index]
         if own.node_class in ORIGINS:

@@ -23,7 +23,7 @@ class Bar(Struct, frozen=True):
     """An error of the node.
 
     Attributes:
-        of: "input", "weight" or "output".
+        of: "input", "weight", "output", or "end": the largest or smallest element of the weight.
         share: how far its bar reaches, 0 to 1, by the logarithm of the error.
         is_beyond: whether it is more than its limit, or no finite number.
         limit_share: where its limit lies; None if it has none.

@@ -10,7 +10,7 @@ from firstdrift.groups import fields_of
 from firstdrift.matching.plan import NodeMatch, Origin
 from firstdrift.metrics.measurement import MeasurementKind
 from firstdrift.model.node import Direction, NodeKind
-from firstdrift.verdict.judgement import ORIGINS, NodeClass, Reasons, RollUp
+from firstdrift.verdict.judgement import ORIGINS, NodeClass, Reasons, RollUp, Verdict
 
 UNMATCHED = "unmatched"
 """What stands for the verdict of a row that was not compared."""
@@ -92,7 +92,7 @@ def row_view(row: Row, kinds: Collection[MeasurementKind] = ()) -> RowView:
 def shown_verdict(row: Row) -> str:
     """Return the verdict of a row as people are shown it: of one side alone, unless it fails for that."""
     judged = row.judgement
-    fails = judged.node_class in ORIGINS
+    fails = judged.verdict is Verdict.ERROR and judged.node_class in ORIGINS
     return str(judged.verdict) if fails or row.match is not None else UNMATCHED
 
 

@@ -224,7 +224,7 @@ def facets(outline: Outline) -> dict[str, dict[str, int]]:
 
 def _judged(outline: Outline) -> Flags:
     """Mark the rows that have a verdict: those with a partner, and those that fail for having none."""
-    judged: Flags = outline.own & (~outline.unmatched | outline.origin)
+    judged: Flags = outline.own & (~outline.unmatched | (outline.origin & outline.bad))
     return judged
 
 

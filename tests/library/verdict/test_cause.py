@@ -208,3 +208,11 @@ def test_other_weights_are_those_of_no_other_node() -> None:
     other = with_error(FIRST, 0.3, "another")
     (origin,) = judge(*layers((FIRST, other))).said.origins
     assert origin.cause == ()
+
+
+def test_a_weight_that_lost_a_row_has_changed_places_with_none() -> None:
+    weights = [values_of(f"tall {at}", (512, 32), "bfloat16") for at in range(16)]
+    lost = weights[0].copy()
+    lost[-1] = 0
+    (origin,) = judge(*layers((weights[0], lost), *((one, one) for one in weights[1:]))).said.origins[:1]
+    assert (origin.module, origin.cause) == ("layers.0", ())

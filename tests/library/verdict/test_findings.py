@@ -325,12 +325,14 @@ def test_a_step_after_another_input_is_not_judged() -> None:
 
 
 def test_what_a_fault_had_reached_is_no_second_origin_where_it_grows_between_children() -> None:
-    block, linear = "Module.block.Block.forward.0", "Module.block.linear.Linear.forward.0"
+    model, block = "Module.model.Model.forward.0", "Module.model.block.Block.forward.0"
+    linear = "Module.model.block.linear.Linear.forward.0"
     calls = [
         Call("Functional.silu.0.forward", inputs=[0.0], outputs=[0.0]),
         Call(linear, block, inputs=[0.0], outputs=[0.1]),
-        Call("Module.block.out.Linear.forward.0", block, inputs=[0.9], outputs=[0.9]),
-        Call(block, inputs=[0.0], outputs=[0.9]),
+        Call("Module.model.block.out.Linear.forward.0", block, inputs=[0.9], outputs=[0.9]),
+        Call(block, model, inputs=[0.0], outputs=[0.9]),
+        Call(model, inputs=[0.0], outputs=[0.9]),
     ]
     assert judge(*calls).origins == [linear]
     assert judge(*calls[:1], *calls[2:]).origins == [block]

@@ -309,6 +309,7 @@ CALLED: dict[str, Case] = {
 
 BEFORE = Call("Functional.linear.0.forward", inputs=[0.0], outputs=[0.0])
 DROPOUT = "Functional.dropout.0.forward"
+GELU = "Functional.gelu.1.forward"
 MLP, LINEAR = "Module.mlp.MLP.forward.0", "Functional.linear.2.forward"
 
 ALL_REDUCE = "Distributed.all_reduce.0.forward"
@@ -322,6 +323,19 @@ OTHER_WEIGHTS = [
 GIVEN = values_of("words")
 HALF = np.where(np.abs(GIVEN) > 0.5, GIVEN, np.float32(0.0))
 
+
+def after_a_fault() -> Judged:
+    """Judge an operator that is off by more than it was given, and less than a fault before it brings."""
+    made = make(
+        Call("Functional.gelu.0.forward", inputs=[0.0], outputs=[0.5]),
+        Call(GELU, inputs=[0.0], outputs=[0.05]),
+        dtype="bfloat16",
+    )
+    *before, _ = made.measurements
+    told = measure_statistics(SIDE, replace(SIDE, norm=1.05 * (SIDE.norm or 0.0), maximum=1.1))
+    return replace(made, measurements=(*before, told)).judge()
+
+
 OF_SLICES: dict[str, tuple[Judged, str]] = {
     "entered": (
         judge(
@@ -333,6 +347,7 @@ OF_SLICES: dict[str, tuple[Judged, str]] = {
     ),
     "dropout": (judge(Call(DROPOUT, inputs=[(GIVEN, GIVEN)], outputs=[(2 * HALF, HALF)])), DROPOUT),
     "brought": (judge(Call(MLP, inputs=[0.0], outputs=[0.2]), coordinates=Coordinates(token=0)), MLP),
+    "may_follow": (after_a_fault(), GELU),
     "from_other_ranks": (judge(Call(ALL_REDUCE, inputs=[0.0], outputs=[0.2])), ALL_REDUCE),
     "as_all_weights": (judge(*OTHER_WEIGHTS), OTHER_WEIGHTS[0].name),
 }
