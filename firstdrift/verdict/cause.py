@@ -3,6 +3,7 @@
 | sign                                        | clause                                          |
 | ------------------------------------------- | ----------------------------------------------- |
 | the two runs call different operators       | golden calls silu, the target calls gelu        |
+| the two runs have modules of other classes  | the module is a GELU in golden, a SiLU in the target |
 | a weight that is not finite                 | weight of the target contains NaN               |
 | a weight that stands in another one's place | the target has the weight of q_proj here        |
 | values that follow from golden by a pattern | weight = -golden; only index 3 of 8 differs     |
@@ -26,14 +27,14 @@ from firstdrift.model.node import API
 from firstdrift.verdict.evidence import Evidence
 from firstdrift.verdict.exchanged_weights import exchanged
 from firstdrift.verdict.judgement import Finding, NodeClass, Reasons, RowJudgement, SliceJudgement
-from firstdrift.verdict.tree import TreeRow
+from firstdrift.verdict.tree import TreeRow, classes_of
 from firstdrift.wording.message import Message
 from firstdrift.wording.phrases import side_named
 
 _SHOWN: Final = 6
 """More operators than this that one run alone calls inside a node are another implementation of it."""
 
-_PLACE: Final = {"cause.other_operator": 0, "cause.calls": 2, "cause.after_inside": 2}
+_PLACE: Final = {"cause.other_operator": 0, "cause.other_class": 0, "cause.calls": 2, "cause.after_inside": 2}
 """Where a sign stands among the others, which stand between."""
 
 
@@ -42,7 +43,11 @@ def signs_of_row(evidence: Evidence, row: TreeRow, judged: RowJudgement) -> Reas
     match judged.node_class:
         case NodeClass.SOURCE:
             called = tuple(_called_inside(evidence.rows, row))
-            return (*_other_operator(row), *(called or _after_inside(evidence, row, judged)))
+            return (
+                *_other_operator(row),
+                *_other_class(evidence, row),
+                *(called or _after_inside(evidence, row, judged)),
+            )
         case NodeClass.NON_FINITE:
             return tuple(_non_finite_weights(evidence, row))
         case NodeClass.WEIGHTS_DIFFER if judged.worst_pair is not None:
@@ -117,6 +122,13 @@ def _other_operator(row: TreeRow) -> Iterator[Message]:
     families = operator_family(golden.type_name), operator_family(target.type_name)
     if golden.kind == target.kind == API and families[0] != families[1]:
         yield Message.of("cause.other_operator", golden=families[0], target=families[1])
+
+
+def _other_class(evidence: Evidence, row: TreeRow) -> Iterator[Message]:
+    """Say of which classes a module is, where nearly all others are of the same in both runs."""
+    classes = classes_of(row)
+    if evidence.has_same_classes and classes is not None and classes[0] != classes[1]:
+        yield Message.of("cause.other_class", golden=classes[0], target=classes[1])
 
 
 def _called_inside(rows: Sequence[TreeRow], row: TreeRow) -> Iterator[Message]:

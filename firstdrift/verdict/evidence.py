@@ -31,7 +31,7 @@ from firstdrift.verdict.router_ties import Choice, find_choices
 from firstdrift.verdict.row_errors import RowErrors, fingerprint, known_parameters, row_errors
 from firstdrift.verdict.systematic import SystematicWeights, in_weights, weights_of
 from firstdrift.verdict.training import BUFFERS, Training, parameter_name
-from firstdrift.verdict.tree import TreeRow, holds_gradients, rows_by_match
+from firstdrift.verdict.tree import TreeRow, classes_of, holds_gradients, rows_by_match
 
 
 class Fault(NamedTuple):
@@ -221,6 +221,12 @@ class Evidence:
         operators = [row for row in self.rows if row.kind is API]
         alone = sum(row.match is None for row in operators)
         return alone <= FEW_ALONE.value * len(operators)
+
+    @cached_property
+    def has_same_classes(self) -> bool:
+        """Whether nearly all modules are of the same class in both runs, as in two runs of the same code."""
+        told = known(map(classes_of, self.rows))
+        return sum(golden != target for golden, target in told) <= FEW_ALONE.value * len(told)
 
     @cached_property
     def systematic_weights(self) -> SystematicWeights | None:

@@ -160,6 +160,8 @@ def _jump(case: Case) -> Message:
         return Message.of("reason.inside_agrees", inside=_size_inside(evidence, row), output=output)
     if case.operands:
         return _sum_of(case, case.operands, output)
+    if evidence.is_masked(error.input_pair):
+        return Message.of("reason.masked_before", output=output)
     if error.input is None:
         looked_up = "_looked_up" if _may_have_looked_up_another(evidence, row, error) else ""
         return Message.of(f"reason.first_to_differ{looked_up}", output=output)

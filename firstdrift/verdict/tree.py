@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from firstdrift.groups import gathered
 from firstdrift.matching.plan import SlicePlan
-from firstdrift.model.names import PARAMETERS_GRAD
+from firstdrift.model.names import PARAMETERS_GRAD, parse_name
 from firstdrift.model.node import API, BACKWARD, Direction, Node, NodeKind
 from firstdrift.model.slice import Slice
 from firstdrift.operators.kinds import OpKind
@@ -63,6 +63,14 @@ class TreeRow(Struct, frozen=True, gc=False):
     def side(self) -> str:
         """The dump that has it, of a row without a partner."""
         return "target" if self.target else "golden"
+
+
+def classes_of(row: TreeRow) -> tuple[str, str] | None:
+    """Return the class of a module in golden and in the target; None where one of them is not told."""
+    if row.kind is NodeKind.API or len(row.golden) != 1 or len(row.target) != 1:
+        return None
+    golden, target = (parse_name(side[0]).type_name for side in (row.golden, row.target))
+    return (golden, target) if golden and target else None
 
 
 def rows_by_match(rows: Iterable[TreeRow]) -> dict[int, TreeRow]:

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from library.verdict.made_slices import Array, Call, judge, make, values_of, with_error
 from messages import gaps_of, ids_of, outlines
+from msgspec.structs import replace
 
 from firstdrift import compare
 from firstdrift.comparison.report import Report
@@ -216,3 +217,14 @@ def test_a_weight_that_lost_a_row_has_changed_places_with_none() -> None:
     lost[-1] = 0
     (origin,) = judge(*layers((weights[0], lost), *((one, one) for one in weights[1:]))).said.origins[:1]
     assert (origin.module, origin.cause) == ("layers.0", ())
+
+
+@pytest.mark.parametrize(("others", "causes"), [(12, ["other_class GELU SiLU"]), (2, [])])
+def test_the_class_of_a_module_is_a_cause_where_others_have_the_same(others: int, causes: list[str]) -> None:
+    made = make(Call("Module.act.GELU.forward.0", None, [0.0], [0.3]), *layers()[:others])
+    named = tuple(
+        replace(row, target=(row.target[0].replace("GELU", "SiLU"),)) if "GELU" in row.target[0] else row
+        for row in made.rows
+    )
+    (origin,) = replace(made, rows=named).judge().said.origins
+    assert outlines(origin.cause) == causes

@@ -423,6 +423,13 @@ def test_what_masked_values_hide_is_not_shown_as_small() -> None:
     assert judged.said.pairs[3].reasons == (Message.of("pair.masked"),)
 
 
+def test_inputs_that_masked_values_outweigh_are_not_said_to_match() -> None:
+    made = make(Call("Functional.softmax.0.forward", inputs=[0.0], outputs=[0.2]))
+    told = replace(made, measurements=(measure_statistics(MASKED, MASKED), made.measurements[1])).judge()
+    assert [one.id for one in told.first.reasons] == ["reason.masked_before"]
+    assert [one.id for one in made.judge().first.reasons] == ["reason.equal_inputs"]
+
+
 def test_weights_that_an_earlier_step_made_differ_are_why_a_node_is_off() -> None:
     after = case(input=0.0, output=0.5, parameter=0.1, so_far=OFF, step=2)
     assert [reason.id for reason in reached(after)] == ["reason.trained_apart"]
