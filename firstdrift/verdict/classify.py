@@ -16,18 +16,15 @@ from typing import Final
 
 from msgspec import Struct
 
-from firstdrift.metrics.measurement import DATA, STATISTICS, SideSummary
-from firstdrift.metrics.statistics import is_whole
+from firstdrift.metrics.measurement import STATISTICS
 from firstdrift.model.node import API, BACKWARD, MODULE
 from firstdrift.model.tensor import INPUT, ROUNDING
 from firstdrift.verdict.added_inside import added_inside, explained_by_added
 from firstdrift.verdict.case import Case, Progress, apart_by_training, case_of
 from firstdrift.verdict.classes import ENTERED, MAY_FOLLOW, ClassRule, rule_of
-from firstdrift.verdict.conditioning import error_of_sum
 from firstdrift.verdict.confidence import Excess, Quantity
 from firstdrift.verdict.evidence import Evidence
 from firstdrift.verdict.explanations import PEERS, excused_by, explain, factor_of, floor_of, jumps
-from firstdrift.verdict.fixed_thresholds import UNLIKE_BEFORE
 from firstdrift.verdict.gain import excess_of_gain, see_gain
 from firstdrift.verdict.judgement import ORIGINS, NodeClass, Reasons
 from firstdrift.verdict.layer_outliers import outstanding, peer_group
@@ -37,6 +34,7 @@ from firstdrift.verdict.operator_bounds import largest_difference
 from firstdrift.verdict.reasons import entered, runs_alone
 from firstdrift.verdict.row_errors import RowErrors, is_gradient_of_parameter
 from firstdrift.verdict.tree import TreeRow, is_embedding
+from firstdrift.verdict.unexplained_input import alone_before, entered_unexplained, limit_of_input
 
 _ENTERED: Final = ENTERED.name
 _FOLLOWS: Final = MAY_FOLLOW.name
@@ -208,7 +206,7 @@ def _is_other_input(case: Case) -> bool:
 
 def _explain(case: Case, own: Classified, classified: Sequence[Classified]) -> None:
     """Find out what explains the errors of a row, and whether more came in than anything explains."""
-    if _entered_unexplained(case):
+    if entered_unexplained(case):
         _blame_what_surrounds(case, classified)
     if not case.error.output:  # there is nothing to explain
         own.amplification = case.error.output
@@ -267,7 +265,7 @@ def _over(error: float, limit: float) -> Excess | None:
 
 
 def _over_input(case: Case) -> Excess | None:
-    found = _over(case.error.input or 0.0, _limit_of_input(case))
+    found = _over(case.error.input or 0.0, limit_of_input(case))
     return None if found is None else found._replace(of=Quantity.INPUT)
 
 
@@ -350,104 +348,6 @@ def _tell_what_surrounds(case: Case, parent: int, *, is_origin: bool) -> None:
     progress.origins_inside[parent] += progress.origins_inside[index] + is_origin
 
 
-def _entered_unexplained(case: Case) -> bool:
-    progress, limits, error = case.progress, case.limits, case.error
-    if error.input is None or progress.seen is None or case.was_chosen_otherwise:
-        return False
-    if progress.has_tie and case.row.parent is None:  # no module tells what depends on the choice
-        return False
-    if error.input <= limits.peer_floor * case.roundoff:
-        return False
-    if error.input <= limits.factor * _explained_input(case):
-        return False
-    if progress.seen and _are_counts(case, error.input_pair):  # chosen otherwise, and not computed
-        return False
-    if error.input <= _limit_of_input(case):
-        return False
-    return error.input > limits.excess * case.evidence.noise.of_input(case.row)
-
-
-def _explained_input(case: Case) -> float:
-    """Return the error of an input that what was recorded before explains."""
-    progress = case.progress
-    known = progress.seen_whole, progress.inside[case.row.index], progress.given
-    return max(case.roundoff, *known, _handed_on(case))
-
-
-def _limit_of_input(case: Case) -> float:
-    """Return the error from which on what made an input, and was not recorded, is at fault.
-
-    What one side alone runs is a witness, if it did more than another order of adding up would. Kernels of
-    coarse formats compute in float32, whose rounding is nothing beside theirs: less is enough there.
-    """
-    limits, explained = case.limits, _explained_input(case)
-    beyond = limits.factor * explained
-    if (case.error.input or 0.0) > limits.drift_least and _alone_before(case) is not None:
-        return max(beyond, limits.peer_floor * case.roundoff)
-    hidden = limits.hidden_floor * case.roundoff
-    if case.roundoff > limits.roundoff_float32 and case.row.direction is not BACKWARD:
-        hidden = min(hidden, max(limits.floor * case.roundoff, UNLIKE_BEFORE.value * explained))
-    return max(beyond, hidden)
-
-
-def _are_counts(case: Case, pair: int | None) -> bool:
-    """Tell whether both sides of an input hold counts, or the ids of experts; masks go up to 1 at most."""
-    measured = case.evidence.measurements[pair] if pair is not None else None
-    sides = (measured.golden, measured.target) if measured is not None else ()
-    known = [side for side in sides if side is not None and is_whole(side)]
-    return len(known) == len(sides) > 0 and all(map(_counts, known))
-
-
-def _counts(side: SideSummary) -> bool:
-    return (side.minimum or 0.0) >= 0.0 and (side.maximum or 0.0) > 1.0
-
-
-def _handed_on(case: Case) -> float:
-    """Return the error that what was not recorded before a row hands on to its input.
-
-    Of a gradient that is the absolute error of those before it, however much of it cancelled out there. Two
-    runs whose values were all equal until then ran the same kernels, which round alike.
-    """
-    pair, evidence = case.error.input_pair, case.evidence
-    if pair is None:
-        return 0.0
-    measured, underflow = evidence.measurements[pair], evidence.pair_errors[pair].underflow
-    was_equal = case.progress.seen_whole == 0.0 and measured.kind is DATA
-    if case.row.direction is not BACKWARD or was_equal:
-        return underflow
-    before = max(case.progress.seen_difference, _rounding_of_loss(case))
-    return max(underflow, error_of_sum((before,), measured.golden_norm))
-
-
-def _rounding_of_loss(case: Case) -> float:
-    """Return the norm of what the mean of a loss over rows of logits rounds their gradient by.
-
-    Of each row it is softmax less one of the classes, which cancels out where the model is sure of it.
-    """
-    evidence, forward = case.evidence, case.evidence.forward_partner(case.row)
-    pair = forward.output_pair if forward is not None else None
-    shape = evidence.plan.pairs[pair].golden.shape if pair in evidence.logits and pair is not None else None
-    return case.roundoff / math.sqrt(math.prod(shape[:-1])) if shape and math.prod(shape) else 0.0
-
-
-def _alone_before(case: Case) -> TreeRow | None:
-    """Return the first of the operators that one side alone runs right before a row; None if both run some.
-
-    Where both run others, the same is done in another way.
-    """
-    evidence, alone = case.evidence, list[TreeRow]()
-    if not evidence.is_same_code:
-        return None
-    for place in range(evidence.places[case.row.index] - 1, -1, -1):
-        row = evidence.in_order[place]
-        if row.match is None and row.kind is API and row.direction is case.row.direction:
-            alone.append(row)
-        elif evidence.errors[row.index].output is not None:
-            break
-    sides = {bool(row.golden) for row in alone}
-    return alone[-1] if len(sides) == 1 else None
-
-
 def _blame_what_surrounds(case: Case, classified: Sequence[Classified]) -> None:
     """Mark what one side alone ran before an input that nothing explains, or else the module around it.
 
@@ -455,7 +355,7 @@ def _blame_what_surrounds(case: Case, classified: Sequence[Classified]) -> None:
     the modules around the row, it is the operator that made the input in the golden run, or the row itself.
     """
     evidence, error = case.evidence, case.error
-    alone = _alone_before(case)
+    alone = alone_before(case)
     maker = _maker(case) if alone is None else None
     surrounding = alone or maker or _surrounding(case)
     blamed = classified[surrounding.index]
