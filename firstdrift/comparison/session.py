@@ -18,14 +18,16 @@ from msgspec.structs import replace
 
 from firstdrift.comparison.clock import Clock
 from firstdrift.comparison.report import SliceResult
+from firstdrift.groups import known
 from firstdrift.matching.plan import Messages, SlicePlan, TensorPair
 from firstdrift.metrics.measurement import Measurement, MeasurementKind
 from firstdrift.model.slice import Coordinates
 from firstdrift.verdict.baseline import Noise
-from firstdrift.verdict.cause import with_causes, with_values
+from firstdrift.verdict.cause import most_telling, seen_from, tells_cause, with_causes, with_values
 from firstdrift.verdict.comparable import When, time_of
 from firstdrift.verdict.earlier import Context, Earlier, without_parameters
 from firstdrift.verdict.findings import AllSlices, judge_after
+from firstdrift.verdict.input_difference import with_shown
 from firstdrift.verdict.judgement import OWN_RULES, Counts, Finding, Findings, SliceJudgement
 from firstdrift.verdict.movable_thresholds import DEFAULTS, Thresholds
 from firstdrift.verdict.series import with_bad_output
@@ -40,6 +42,11 @@ class Planned(Struct, frozen=True, eq=False):
 
     plan: SlicePlan
     rows: tuple[TreeRow, ...]
+
+    def label_of(self, pair: int) -> str:
+        """Name the node that a pair belongs to, as the tree does."""
+        node = self.plan.pairs[pair].target_node
+        return next((row.label for row in self.rows if node in row.target), node)
 
 
 class Prepared(Struct, frozen=True, eq=False):
@@ -199,9 +206,10 @@ class ComparisonSession:
             is_own = self._rules == OWN_RULES  # other tools do not say where an error begins
             if is_own and judged.origins:
                 looked_at = self._look_closely(
-                    position, judged, planned.plan, measured, is_first=not context.has_origins
+                    position, judged, planned, measured, is_first=not context.has_origins
                 )
                 judged = with_causes(looked_at)
+            judged = self._look_at_input(position, judged, planned, measured)
         self._storage.keep(position, SliceResult(planned.plan, planned.rows, measured, judged), clock)
         self.clock.add(clock.seconds)
         return without_details(judged)
@@ -210,19 +218,37 @@ class ComparisonSession:
         self,
         position: int,
         judged: SliceJudgement,
-        plan: SlicePlan,
+        planned: Planned,
         measured: Sequence[Measurement],
         *,
         is_first: bool,
     ) -> SliceJudgement:
         """Say of the first node at which an error begins what its values show; statistics are at hand."""
         first = (judged.own_origins or judged.origins)[0]
-        worst = judged.rows[first.row].worst_pair
-        if worst is None or not (is_first or measured[worst].kind is MeasurementKind.STATISTICS):
+        shown: Messages = ()
+        for at in dict.fromkeys(known((first.entered, judged.rows[first.row].worst_pair))):
+            of_statistics = measured[at].kind is MeasurementKind.STATISTICS
+            if tells_cause(shown) or not (is_first or of_statistics):
+                break
+            found = self._storage.shown(position, planned.plan.pairs[at], measured[at])
+            shown = most_telling(shown, seen_from(first, at, found, planned.label_of(at)))
+            if of_statistics:
+                break
+        if not shown:
             return judged
-        shown = self._storage.shown(position, plan.pairs[worst], measured[worst])
         seen = with_values(first, shown)
         return replace(judged, origins=tuple(seen if one is first else one for one in judged.origins))
+
+    def _look_at_input(
+        self, position: int, judged: SliceJudgement, planned: Planned, measured: Sequence[Measurement]
+    ) -> SliceJudgement:
+        """Say what the values of an input that differs show."""
+        difference = judged.input_difference
+        if difference is None or difference.pair is None:
+            return judged
+        at = difference.pair
+        shown = self._storage.shown(position, planned.plan.pairs[at], measured[at])
+        return replace(judged, input_difference=with_shown(difference, shown))
 
     def context(self, position: int, coordinates: Coordinates) -> Context:
         """Say what was said of pairs before bears on the judgement of one."""

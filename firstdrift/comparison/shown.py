@@ -6,9 +6,10 @@ Where values were recorded they are looked at from near; of statistics alone, a 
 from firstdrift.comparison.closeup import NothingToSeeError, load_pair
 from firstdrift.matching.plan import Messages, TensorPair
 from firstdrift.metrics.closeup.hint import HintKind
-from firstdrift.metrics.closeup.statistics_factor import constant_of, factor_of
+from firstdrift.metrics.closeup.statistics_dropout import dropout_of
+from firstdrift.metrics.closeup.statistics_factor import constant_of, factor_of, rounding_of, signs_of
 from firstdrift.metrics.measurement import Measurement, MeasurementKind
-from firstdrift.model.tensor import coarsest_roundoff
+from firstdrift.model.tensor import Role, coarsest_roundoff
 from firstdrift.wording.message import Message
 
 _SAID_ELSEWHERE = frozenset({HintKind.EQUAL, HintKind.NON_FINITE})
@@ -29,7 +30,12 @@ def _by_statistics(pair: TensorPair, measured: Measurement) -> Messages:
     if measured.golden is None or measured.target is None:
         return ()
     sides = measured.golden, measured.target
-    says = constant_of(*sides) or factor_of(*sides)
+    roundoff = roundoff_of(pair, measured)
+    says = (
+        constant_of(*sides) or factor_of(*sides, roundoff) or dropout_of(*sides, roundoff) or signs_of(*sides)
+    )
+    if says is None and pair.role is Role.OUTPUT:
+        says = rounding_of(*sides, roundoff)
     return () if says is None else (Message.of("shown.statistics", tensor=pair.target.label, hint=says),)
 
 

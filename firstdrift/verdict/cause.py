@@ -6,6 +6,7 @@
 | the two runs have modules of other classes  | the module is a GELU in golden, a SiLU in the target |
 | a weight that is not finite                 | weight of the target contains NaN               |
 | a weight that stands in another one's place | the target has the weight of q_proj here        |
+| a weight that one run alone has twice       | golden has the weight of embed_tokens here, too |
 | values that follow from golden by a pattern | weight = -golden; only index 3 of 8 differs     |
 | operators that one run alone calls inside   | only the target run calls mul and add in mlp    |
 | no such, and all that runs inside matches   | every node compared inside it matches, up to …  |
@@ -27,6 +28,7 @@ from firstdrift.model.node import API
 from firstdrift.verdict.evidence import Evidence
 from firstdrift.verdict.exchanged_weights import exchanged
 from firstdrift.verdict.judgement import Finding, NodeClass, Reasons, RowJudgement, SliceJudgement
+from firstdrift.verdict.tied_weights import tied_on_one_side
 from firstdrift.verdict.tree import TreeRow, classes_of
 from firstdrift.wording.message import Message
 from firstdrift.wording.phrases import side_named
@@ -51,8 +53,19 @@ def signs_of_row(evidence: Evidence, row: TreeRow, judged: RowJudgement) -> Reas
         case NodeClass.NON_FINITE:
             return tuple(_non_finite_weights(evidence, row))
         case NodeClass.WEIGHTS_DIFFER if judged.worst_pair is not None:
-            return tuple(exchanged(evidence, judged.worst_pair))
+            at = judged.worst_pair
+            return tuple(exchanged(evidence, at)) or tuple(tied_on_one_side(evidence, at))
     return ()
+
+
+def tells_cause(shown: Reasons) -> bool:
+    """Tell whether values show more than how large a difference is."""
+    return not all(map(_is_size_alone, shown))
+
+
+def most_telling(one: Reasons, other: Reasons) -> Reasons:
+    """Return which of what two tensors show tells the cause; the first that shows anything if none does."""
+    return other if tells_cause(other) else one or other
 
 
 def with_values(origin: Finding, shown: Reasons) -> Finding:
@@ -69,10 +82,21 @@ def with_values(origin: Finding, shown: Reasons) -> Finding:
 
 def _is_size_alone(shown: Message) -> bool:
     """Tell whether values show nothing but how large the difference is, which is no cause."""
-    match shown.arguments.get("hints"):
-        case (Message(id="hint.like_rounding"),):
+    match shown.arguments.get("hints") or (shown.arguments.get("hint"),):
+        case (Message(id="hint.like_rounding" | "hint.like_rounding_by_statistics"),):
             return True
     return False
+
+
+def seen_from(origin: Finding, pair: int, shown: Reasons, node: str) -> Reasons:
+    """Say of what values show whose tensor they are, where that is another node's than the finding's."""
+    if pair != origin.entered:
+        return shown
+    return tuple(Message.of(one.id, **{**one.arguments, "tensor": _of_node(one, node)}) for one in shown)
+
+
+def _of_node(shown: Message, node: str) -> Message:
+    return Message.of("shown.tensor_of", tensor=shown.arguments["tensor"], node=node)
 
 
 def with_causes(judged: SliceJudgement) -> SliceJudgement:
@@ -93,7 +117,8 @@ def _as_line(origin: Finding, shown: Message) -> Message | None:
     match hints:
         case (Message(id="hint.line", arguments={"line": line}),):
             by = "_by_statistics" if "hint" in shown.arguments else ""
-            return Message.of(f"cause.line{by}", tensor=_named(origin), line=line)
+            tensor = _named(origin) if origin.entered is None else shown.arguments["tensor"]
+            return Message.of(f"cause.line{by}", tensor=tensor, line=line)
     return None
 
 

@@ -3,12 +3,15 @@
 import math
 from collections.abc import Iterator
 
+from msgspec.structs import replace
+
 from firstdrift.matching.plan import TensorPair
 from firstdrift.model.node import Direction
 from firstdrift.model.tensor import Role
+from firstdrift.verdict.cause import tells_cause
 from firstdrift.verdict.classify import Classification
 from firstdrift.verdict.evidence import Evidence
-from firstdrift.verdict.judgement import InputDifference
+from firstdrift.verdict.judgement import InputDifference, Reasons
 from firstdrift.verdict.pair_error import size_of
 from firstdrift.verdict.row_errors import embeds_tokens
 from firstdrift.verdict.tree import TreeRow, is_embedding
@@ -50,7 +53,15 @@ def input_difference(evidence: Evidence, classification: Classification) -> Inpu
         golden=pair.golden_node,
         target=pair.target_node,
         tensor=pair.target.label,
+        pair=classification.input_pair if pair.role is not Role.OUTPUT else None,
     )
+
+
+def with_shown(difference: InputDifference, shown: Reasons) -> InputDifference:
+    """Let the difference of an input say what its values show of how one became the other."""
+    if not tells_cause(shown):
+        return difference
+    return replace(difference, reason=Message.of("input.shown", reason=difference.reason, shown=shown))
 
 
 def _reason(evidence: Evidence, row: TreeRow, index: int) -> Message:

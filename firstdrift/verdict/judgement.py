@@ -148,6 +148,7 @@ class Finding(Struct, frozen=True):
         shown: what its values show of how one tensor became the other; said of the first bad node.
         cause: what makes it differ, a clause for each sign (`firstdrift.verdict.cause`); empty where the
             reasons say it, or nothing recorded tells.
+        entered: index (in the plan) of the input by which the error came in, where nothing recorded made it.
         operator: short name of an operator that runs right in a module which holds modules as well; None
             where the module says enough.
     """
@@ -171,6 +172,7 @@ class Finding(Struct, frozen=True):
     direction: Direction = Direction.NONE
     shown: Reasons = ()
     cause: Reasons = ()
+    entered: int | None = None
 
     @property
     def name(self) -> str:
@@ -219,6 +221,7 @@ class InputDifference(Struct, frozen=True):
         golden: name of the node whose input shows it; likewise target; None if it follows from logits.
         target: name of the target node.
         tensor: role and key of the input.
+        pair: its index in the plan; None if that is not the input itself.
     """
 
     coordinates: Coordinates
@@ -226,6 +229,7 @@ class InputDifference(Struct, frozen=True):
     golden: str | None = None
     target: str | None = None
     tensor: str | None = None
+    pair: int | None = None
 
 
 class SystematicDifference(Struct, frozen=True):

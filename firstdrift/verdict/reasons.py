@@ -1,12 +1,13 @@
 """What is said of a node that is not clean: messages, by the facts that the rule went by."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
+from firstdrift.groups import known
 from firstdrift.matching.plan import TensorPair
 from firstdrift.metrics.gain import gain
-from firstdrift.metrics.measurement import Measurement, MeasurementKind
-from firstdrift.model.tensor import Role, is_floating, is_part_of_rank
+from firstdrift.metrics.measurement import STATISTICS, Measurement, MeasurementKind
+from firstdrift.model.tensor import ROUNDING, Role, is_floating, is_part_of_rank
 from firstdrift.operators.properties import role_of_argument
 from firstdrift.verdict.case import Case
 from firstdrift.verdict.conditioning import Term
@@ -131,7 +132,12 @@ def healed(case: Case) -> Reasons:
 
 def jump(case: Case) -> Reasons:
     """Say that an output differs although nothing that made it does."""
-    return (_jump(case), *_beyond_limits(case), *_missing_inside(case.evidence, case.row))
+    return (
+        _jump(case),
+        *_beyond_limits(case),
+        *_missing_inside(case.evidence, case.row),
+        *_order_of_weights(case),
+    )
 
 
 def scaled(case: Case) -> Reasons:
@@ -141,6 +147,30 @@ def scaled(case: Case) -> Reasons:
     inputs, _ = _sizes(case)
     said = Message.of("reason.scaled", inputs=inputs, times=1.0 + (found or 0.0))
     return (said, *_missing_inside(case.evidence, case.row))
+
+
+def _order_of_weights(case: Case) -> Reasons:
+    """Say what statistics do not show of weights that are all equal by them.
+
+    Outputs that were rounded are not made of weights in another order.
+    """
+    inside = case.evidence.errors[case.row.index : case.row.last + 1]
+    weights = [at for error in inside for at in error.parameters if _is_matrix(case.evidence, at)]
+    owners = set(map(case.evidence.place_of, weights))
+    if len(owners) != 1 or (case.error.output or 0.0) <= ROUNDING["bfloat16"]:
+        return ()
+    looked_at = known((case.error.output_pair, *weights))
+    by_statistics = all(case.evidence.measurements[at].kind is STATISTICS for at in looked_at)
+    worst, order_of_adding = max(_parameter_errors(inside)), case.limits.parameter_floor * case.roundoff
+    return (Message("reason.order_of_weights"),) if by_statistics and worst <= order_of_adding else ()
+
+
+def _parameter_errors(errors: Iterable[RowErrors]) -> Iterator[float]:
+    return (error.parameter or 0.0 for error in errors)
+
+
+def _is_matrix(evidence: Evidence, pair: int) -> bool:
+    return len(evidence.plan.pairs[pair].golden.shape or ()) > 1
 
 
 def _beyond_limits(case: Case) -> Reasons:

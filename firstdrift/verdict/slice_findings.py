@@ -49,6 +49,7 @@ def finding_of_row(
         operator=_operator_beside_modules(evidence, row),
         golden_ranks=_golden_ranks(evidence),
         cause=signs_of_row(evidence, row, judged),
+        entered=None if classified is None else classified.entered,
         confidence=None if classified is None else _confidence(evidence, row, at, classified),
     )
 

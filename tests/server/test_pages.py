@@ -264,6 +264,22 @@ def test_numbers_are_short_to_read_and_whole_to_copy(client: TestClient) -> None
     assert len(short.replace("-", "").replace("0.", "").replace(".", "").lstrip("0").partition("e")[0]) <= 4
 
 
+def test_a_number_is_bold_only_where_it_is_printed_differently(client: TestClient) -> None:
+    bold = 0
+    for row in range(40):
+        text = client.get(f"/c/3/s/3/n/{row}").text
+        for sides in re.findall(r'<tbody class="sides">(.*?)</tbody>', text, re.DOTALL):
+            golden, target = (
+                re.findall(r'<td class="end-aligned( differs)?">(.*?)</td>', side, re.DOTALL)
+                for side in sides.split('<tr class="of-target">')
+            )
+            for (_, one), (differs, other) in zip(golden, target, strict=True):
+                printed = [re.sub("<[^>]*>", "", cell).strip() for cell in (one, other)]
+                assert bool(differs) == (printed[0] != printed[1]), printed
+                bold += bool(differs)
+    assert bold
+
+
 def test_no_two_metrics_of_a_tensor_are_called_the_same(client: TestClient) -> None:
     first = client.get("/api/v1/comparisons/3/slices/3/rows?count=1").json()["selected"]
     text = page(client, f"/c/3/s/3/n/{first}")

@@ -89,6 +89,9 @@ def test_each_pair_is_expected_to_be_something() -> None:
         ("softcap_missing.gemma2.train.stat.mix", "reason.runs_alone_golden"),
         ("router_topk_off.deepseek_v2.fwd.stat.mix", "reason.argument"),
         ("opt_betas.xglm.steps.stat.L0", "finding.optimizer_of_others"),
+        ("dropout_on.modernbert.fwd.stat.L0.160001014", "hint.dropout_by_statistics"),
+        ("untied.flaubert.train.stat.L1.160001013", "cause.tied"),
+        ("weight_sign.biogpt.gen.stat.L1.161001101", "hint.signs_by_statistics"),
     ],
 )
 def test_the_first_sentence_says_what_is_done_otherwise(name: str, said: str, tmp_path: Path) -> None:
@@ -96,6 +99,24 @@ def test_the_first_sentence_says_what_is_done_otherwise(name: str, said: str, tm
     assert said in ids_of(findings.summary)
     sure = findings.first_bad_node.confidence
     assert sure.margin is None or (sure.margin > 1 and sure.limit > 0)
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("module_in_fp16.gpt_neox.gen.stat.mix.161001059", "hint.like_rounding_by_statistics"),
+        ("weight_transposed.minicpm3.fwd.stat.mix.161001047", "reason.order_of_weights"),
+    ],
+)
+def test_what_statistics_leave_open_is_evidence_and_no_cause(name: str, said: str, tmp_path: Path) -> None:
+    found = compared(name, tmp_path).findings.first_bad_node
+    assert said in {one for reason in found.reasons for one in ids_of(reason)}
+    assert found.cause == ()
+
+
+def test_an_input_in_another_order_is_said(tmp_path: Path) -> None:
+    (differs,) = compared("batch_permuted.deberta.fwd.tens.L0.133001003", tmp_path).findings.input_differs
+    assert {"input.first_mismatch", "hint.reversed"} <= set(ids_of(differs.reason))
 
 
 def test_exchanged_weights_are_the_only_origins_and_named(tmp_path: Path) -> None:

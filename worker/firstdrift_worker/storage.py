@@ -160,7 +160,11 @@ class CatalogueStorage:
         with reading(self._work.engine) as session:
             origins = results.origins_known(session, *self.slice_ids[position])
         place = pair.golden_node, pair.target_node, pair.target.label
-        before = (one.shown for one in origins if (one.golden, one.target, one.tensor) == place)
+        before = (
+            one.shown
+            for one in origins
+            if one.entered is None and (one.golden, one.target, one.tensor) == place
+        )
         return next(filter(None, before), ()) or self._measurer.look(pair, measured, self._work.check)
 
     def keep(self, position: int, result: SliceResult, clock: Clock) -> None:

@@ -21,6 +21,8 @@ class HintKind(StrEnum):
     SCALED = "scaled"
     SIGN = "sign"
     MOVED = "moved"
+    DROPPED = "dropped"
+    LOW_RANK = "low rank"
     SATURATED = "saturated"
     CONFINED = "confined"
     ROUNDED = "rounded"

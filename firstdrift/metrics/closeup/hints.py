@@ -4,9 +4,11 @@ equal                       nothing
 NaN, infinities, a constant said first, whatever else is found
 rounding, element by element, and nothing else
 a factor, a shift           ┐
+elements that became zero   │
 values at other places      │  where the error is larger than rounding makes it;
 one row, head, channel      │  the part of a tensor in which all of it lies is asked by itself
-other signs, clipped values ┘
+other signs, clipped values │
+a difference of low rank    ┘
 the size of a rounding      if none of them
 """
 
@@ -16,8 +18,10 @@ import numpy as np
 
 from firstdrift.groups import known
 from firstdrift.metrics.closeup.confined import confined, say_where
+from firstdrift.metrics.closeup.dropped import dropped
 from firstdrift.metrics.closeup.hint import Hint, HintKind
-from firstdrift.metrics.closeup.linear import scaled, sign_flipped
+from firstdrift.metrics.closeup.linear import scaled, sign_flipped, whole_multiple
+from firstdrift.metrics.closeup.low_rank import low_rank
 from firstdrift.metrics.closeup.moved import moved
 from firstdrift.metrics.closeup.rounded import exactly_rounded, like_rounding
 from firstdrift.metrics.closeup.sample import Sample
@@ -55,10 +59,14 @@ def hints(
         return first
     causes = _known(exactly_rounded(sample))
     if error > BEYOND_ROUNDING * roundoff:
-        causes = causes or _known(scaled(sample) or moved(golden, target, fine))
+        causes = causes or _known(_throughout(sample, roundoff) or moved(golden, target, fine))
         causes = causes or _in_a_part(sample, roundoff, heads)
-        causes = causes or _known(sign_flipped(sample), clipped(sample))
+        causes = causes or _known(sign_flipped(sample), clipped(sample)) or _known(low_rank(sample))
     return (*first, *(causes or _known(like_rounding(sample, error, roundoff))))
+
+
+def _throughout(sample: Sample, roundoff: float) -> Hint | None:
+    return scaled(sample) or whole_multiple(sample) or dropped(sample, roundoff)
 
 
 def _equal(sample: Sample) -> Hint:

@@ -3,6 +3,7 @@
 Of a factor alone, a shift alone and both, the simplest is taken that leaves hardly more than both would.
 """
 
+import math
 from math import inf, sqrt
 
 import numpy as np
@@ -16,6 +17,12 @@ EXPLAINS = 0.3
 """A cause is named only if it leaves at most so much of the error: a tenth of its square."""
 
 _AS_GOOD = 1.5
+
+_OFF = 2.0**-12
+"""A single number, made of rounded ones, is a whole multiple of another if it is off by so much of it."""
+
+_BY_CHANCE = 0.01
+"""No multiple is so large that one number in more than a hundred would be off by no more."""
 
 
 def scaled(sample: Sample) -> Hint | None:
@@ -39,6 +46,21 @@ def scaled(sample: Sample) -> Hint | None:
         return None
     kind = HintKind.SIGN if factor < 0 else HintKind.SCALED
     return Hint(kind, Message.of("hint.line", line=line_says(factor, shift)), before, after)
+
+
+def whole_multiple(sample: Sample) -> Hint | None:
+    """Say by which whole number a single one was multiplied, or divided, as a sum in place of a mean is."""
+    x, y = sample.finite_pairs
+    if x.size != 1 or not (x[0] and y[0]):
+        return None
+    ratio = float(y[0] / x[0])
+    larger = max(abs(ratio), 1.0 / abs(ratio))
+    times, off = round(larger), _OFF * larger
+    if times <= 1 or abs(larger - times) > off or off > _BY_CHANCE / 2:
+        return None
+    factor = math.copysign(times if abs(ratio) > 1.0 else 1.0 / times, ratio)
+    says = Message.of("hint.line", line=line_says(factor))
+    return Hint(HintKind.SCALED, says, abs(ratio - 1.0), abs(ratio - factor))
 
 
 def _line_through(x: Floats, y: Floats) -> tuple[float, float, float]:

@@ -22,6 +22,9 @@ PLACES = 4096
 _FARTHEST = 4
 """Shifts by up to so many indexes are tried."""
 
+_AS_GOOD = 1.5
+"""Of moves that leave hardly more than the best one, that is taken which explains most places."""
+
 _MOST_DIMENSIONS = 5
 _FEWEST_LEFT = 0.25
 """A shift must leave so many of the places inside the tensor."""
@@ -64,10 +67,11 @@ def moved(golden: Array, target: Array, fine: tuple[int, ...] | None = None) -> 
 
 
 def _best(moves: Iterator[Move], seen: Floats, golden: Array, most: float) -> tuple[Move, float] | None:
-    """Return the first of the moves that leave the least, and the error that it leaves: `most` at most."""
-    errors = ((move, _error_of(move, seen, golden)) for move in moves)
-    found = min(errors, key=lambda one: one[1], default=None)
-    return found if found is not None and found[1] <= most else None
+    """Return the move that leaves the least, of equals what explains most places; `most` is left at most."""
+    errors = [(move, error) for move in moves if (error := _error_of(move, seen, golden)) <= most]
+    least = min((error for _, error in errors), default=0.0)
+    as_good = (one for one in errors if one[1] <= _AS_GOOD * least)
+    return min(as_good, key=lambda one: _outside(one[0]), default=None)
 
 
 def _error_of(move: Move, seen: Floats, golden: Array) -> float:
@@ -77,6 +81,11 @@ def _error_of(move: Move, seen: Floats, golden: Array) -> float:
         return inf
     after = _error(seen[inside], _take(golden, move.origin[inside]))
     return inf if after is None else after
+
+
+def _outside(move: Move) -> int:
+    """Count the places that a move says nothing of: half of them, of a shift along a dimension of two."""
+    return int((move.origin < 0).sum())
 
 
 def _places(size: int) -> Places:

@@ -1,15 +1,28 @@
-"""Is one tensor the other times a number, or constant, as norm, mean, largest and smallest element tell?"""
+"""Is one tensor the other times a number, constant, of other signs, or rounded, as statistics tell?"""
 
 import math
 
 from firstdrift.metrics.closeup.hint import line_says
 from firstdrift.metrics.measurement import SideSummary
+from firstdrift.model.tensor import ROUNDING
 from firstdrift.wording.message import Message
 from firstdrift.wording.phrases import side_named
 
 _LEAVES = 0.03
 """The ratios may be so far apart, in what the factor differs from one: far less than from values,
 since so few numbers are all there is."""
+
+_ROUNDINGS = 4.0
+"""Likewise in roundings of the tensors, where these do not hide the factor."""
+
+_HIDES = 0.1
+"""Roundings hide a factor that differs from one by less than ten times as much."""
+
+_SAME, _MOVES = 2.0**-22, 1e-4
+"""A norm of equal squares is off by so much of it at most; a mean, times the root of the size, by more."""
+
+_COARSER, _FARTHEST = 4.0, 4.0
+"""A format is coarser if its rounding is so many times that of the tensors; ends may be off by so many."""
 
 _FEW = 1
 """A tensor of one element is constant whatever it holds."""
@@ -26,10 +39,10 @@ def constant_of(golden: SideSummary, target: SideSummary) -> Message | None:
     return Message.of("hint.constant", **says, value=value) if value else Message.of("hint.zero", **says)
 
 
-def factor_of(golden: SideSummary, target: SideSummary) -> Message | None:
+def factor_of(golden: SideSummary, target: SideSummary, roundoff: float = 0.0) -> Message | None:
     """Say by which factor the target follows from golden; None where the ratios are not one.
 
-    Where no norm was recorded, the ends alone tell.
+    Where no norm was recorded, the ends alone tell. The roundoff is that of the tensors.
     """
     ends = (_ratio(golden.maximum, target.maximum), _ratio(golden.minimum, target.minimum))
     factor = (
@@ -37,9 +50,15 @@ def factor_of(golden: SideSummary, target: SideSummary) -> Message | None:
         if golden.norm is None or target.norm is None
         else _ratio(golden.known_norm, target.known_norm)
     )
-    if factor is not None and _off(ends, factor) < _LEAVES * abs(factor - 1.0):
+    if factor is not None and _off(ends, factor) < _left_by(factor, roundoff):
         return Message.of("hint.line", line=line_says(factor))
     return _turned(golden, target, ends)
+
+
+def _left_by(factor: float, roundoff: float) -> float:
+    """Return how far apart ratios that show one factor may be; roundings that are near it hide it."""
+    leaves, rounding = _LEAVES * abs(factor - 1.0), _ROUNDINGS * roundoff * abs(factor)
+    return max(leaves, rounding) if rounding < _HIDES * abs(factor - 1.0) else leaves
 
 
 def _turned(golden: SideSummary, target: SideSummary, kept: tuple[float | None, ...]) -> Message | None:
@@ -78,3 +97,37 @@ def _ratio(golden: float | None, target: float | None) -> float | None:
     if not golden or target is None or not (math.isfinite(golden) and math.isfinite(target)):
         return None
     return target / golden
+
+
+def signs_of(golden: SideSummary, target: SideSummary) -> Message | None:
+    """Say that some elements have the other sign: the norm and the largest size stay, the mean does not."""
+    if golden.mean is None or target.mean is None or not golden.size or not golden.known_norm:
+        return None
+    sizes = _largest(golden), _largest(target)
+    if sizes[0] is None or sizes[0] != sizes[1]:
+        return None
+    norms = golden.known_norm, target.known_norm or 0.0
+    moved = abs(golden.mean - target.mean) * math.sqrt(golden.size)
+    if abs(norms[0] - norms[1]) > _SAME * norms[0] or moved <= _MOVES * norms[0]:
+        return None
+    return Message("hint.signs_by_statistics")
+
+
+def rounding_of(golden: SideSummary, target: SideSummary, roundoff: float) -> Message | None:
+    """Say of which format, coarser than the tensors' own, one rounding is enough for what statistics show."""
+    norms, ends = _ratio(golden.known_norm, target.known_norm), _largest(golden)
+    if norms is None or ends is None:
+        return None
+    pairs = ((golden.maximum, target.maximum), (golden.minimum, target.minimum))
+    farthest = max(math.inf if one is None or other is None else abs(one - other) for one, other in pairs)
+    for format_ in ("float16", "bfloat16"):
+        unit = ROUNDING[format_]
+        if unit > _COARSER * roundoff and abs(norms - 1.0) <= unit and farthest <= _FARTHEST * unit * ends:
+            return Message.of("hint.like_rounding_by_statistics", format=format_)
+    return None
+
+
+def _largest(side: SideSummary) -> float | None:
+    if side.maximum is None or side.minimum is None:
+        return None
+    return max(abs(side.maximum), abs(side.minimum))

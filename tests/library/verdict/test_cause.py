@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 from library.verdict.made_slices import Array, Call, judge, make, values_of, with_error
 from messages import gaps_of, ids_of, outlines
@@ -228,3 +229,14 @@ def test_the_class_of_a_module_is_a_cause_where_others_have_the_same(others: int
     )
     (origin,) = replace(made, rows=named).judge().said.origins
     assert outlines(origin.cause) == causes
+
+
+def test_a_weight_that_one_side_alone_has_twice_is_named() -> None:
+    first, *_ = judge(*layers((FIRST, SECOND), (FIRST, FIRST))).said.origins
+    assert outlines(first.cause) == ["tied golden target layers.1"]
+
+
+def test_a_weight_of_one_number_is_tied_to_none() -> None:
+    ones = np.ones_like(FIRST)
+    first, *_ = judge(*layers((ones, FIRST), (ones, ones))).said.origins
+    assert not any(sign.id == "cause.tied" for sign in first.cause)

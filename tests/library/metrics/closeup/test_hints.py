@@ -201,6 +201,71 @@ def test_values_that_have_nothing_in_common_have_no_hint() -> None:
     assert asked(X, normal(*X.shape, seed=5)) == ()
 
 
+def dropped(values: np.ndarray, probability: float, seed: int = 3) -> np.ndarray:
+    kept = np.random.default_rng(seed).random(values.shape) >= probability
+    return np.where(kept, values / np.float32(1.0 - probability), np.float32(0.0))
+
+
+@pytest.mark.parametrize("probability", [0.05, 0.1, 0.5])
+@pytest.mark.parametrize("on", ["golden", "target"])
+def test_dropout_that_one_side_has_is_said_with_its_probability(probability: float, on: str) -> None:
+    pair = {"golden": X, "target": X} | {on: dropped(X, probability)}
+    (hint,) = asked(pair["golden"], pair["target"])
+    assert hint.kind is HintKind.DROPPED
+    said = gaps_of(hint.says, "hint.dropout")
+    assert said["side"] == side_named(on)
+    assert said["probability"] == approx(probability)
+    assert said["share"] == approx(100 * probability, rel=0.2)
+
+
+def test_elements_that_became_zero_are_counted() -> None:
+    masked = np.where(np.random.default_rng(1).random(X.shape) < 0.25, np.float32(0.0), X)
+    assert gaps_of(asked(X, masked)[0].says, "hint.zeroed")["share"] == approx(25, rel=0.1)
+    tripled = gaps_of(asked(X, 3 * masked)[0].says, "hint.zeroed_scaled")
+    assert (tripled["share"], tripled["factor"]) == (approx(25, rel=0.1), approx(3))
+
+
+def test_an_activation_that_cuts_at_zero_is_named() -> None:
+    assert asked(X, np.maximum(X, 0.0))[0].says == Message.of("hint.rectified", side=TARGET, other=GOLDEN)
+    assert asked(np.maximum(X, 0.0), X)[0].says == Message.of("hint.rectified", side=GOLDEN, other=TARGET)
+
+
+@pytest.mark.parametrize("roundoff", [SINGLE, ROUNDING["bfloat16"]])
+def test_another_activation_is_no_dropout(roundoff: float) -> None:
+    gelu = X / (1.0 + np.exp(-1.702 * X))
+    assert all(hint.kind is not HintKind.DROPPED for hint in asked(gelu, np.maximum(X, 0.0), roundoff))
+
+
+@pytest.mark.parametrize(("times", "by"), [(16.0, 16.0), (1 / 7, 1 / 7), (-2.0, -2.0)])
+def test_a_single_number_is_a_whole_multiple(times: float, by: float) -> None:
+    (hint,) = asked(np.float32(2.0145).reshape(()), np.float32(2.0145 * times * (1 + 1e-5)).reshape(()))
+    assert gaps_of(hint.says, "hint.times")["factor"] == approx(by, rel=1e-3)
+
+
+@pytest.mark.parametrize("times", [1.3, 16.3, 5000.0])
+def test_a_single_number_is_any_other_multiple_by_chance(times: float) -> None:
+    assert asked(np.float32(2.0145).reshape(()), np.float32(2.0145 * times).reshape(())) == ()
+
+
+@pytest.mark.parametrize("rank", [1, 2, 8])
+def test_what_an_adapter_adds_to_a_weight_has_a_low_rank(rank: int) -> None:
+    weight = normal(64, 96)
+    target = weight + 0.01 * normal(64, rank, seed=1) @ normal(rank, 96, seed=2)
+    (hint,) = asked(weight, target)
+    assert (hint.kind, hint.says.arguments) == (HintKind.LOW_RANK, {"rank": rank, "most": 64})
+
+
+def test_any_other_weight_differs_in_full_rank() -> None:
+    assert asked(normal(64, 96), normal(64, 96, seed=1)) == ()
+
+
+def test_two_that_changed_places_are_in_reverse_order_and_not_shifted() -> None:
+    two = normal(2, 8, 16)
+    assert gaps_of(asked(two, two[::-1])[0].says, "hint.reversed") == {"axis": 0}
+    rounded = two[::-1].astype("float16").astype("float32")
+    assert gaps_of(asked(two, rounded, ROUNDING["float16"])[0].says, "hint.reversed") == {"axis": 0}
+
+
 def test_zeros_of_an_activation_are_not_clipped() -> None:
     golden = np.maximum(X, 0)
     target = (golden + normal(*X.shape, seed=3) * 1e-2 * (golden > 0)).astype("float32")

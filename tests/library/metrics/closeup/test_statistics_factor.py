@@ -4,7 +4,7 @@ import pytest
 from messages import gaps_of, ids_of
 
 from firstdrift.metrics.closeup.hint import line_says
-from firstdrift.metrics.closeup.statistics_factor import constant_of, factor_of
+from firstdrift.metrics.closeup.statistics_factor import constant_of, factor_of, rounding_of, signs_of
 from firstdrift.metrics.measurement import SideSummary
 from firstdrift.wording.phrases import side_named
 
@@ -88,3 +88,49 @@ def test_a_weight_that_was_never_loaded_is_constant() -> None:
     assert "hint.zero" in ids_of(constant_of(GOLDEN, zeros))
     assert constant_of(ones, zeros) is None
     assert constant_of(GOLDEN, SideSummary(1, 2.0, 2.0, 2.0, 2.0)) is None
+
+
+def test_a_factor_is_known_through_coarse_rounding_that_does_not_hide_it() -> None:
+    rounded = SideSummary(100, 3.0 * 1.104, -2.0 * 1.096, 0.11, 8.0 * 1.1)
+    assert factor_of(GOLDEN, rounded) is None
+    assert gaps_of(factor_of(GOLDEN, rounded, 2.0**-10), "hint.times")["factor"] == pytest.approx(1.1)
+    assert factor_of(GOLDEN, rounded, 2.0**-4) is None
+
+
+@pytest.mark.parametrize(
+    ("target", "is_said"),
+    [
+        (SideSummary(100, 3.0, -2.0, 0.05, 8.0), True),
+        (SideSummary(100, 2.9, -3.0, 0.05, 8.0), True),
+        (SideSummary(100, 3.0, -2.0, 0.1, 8.0), False),
+        (SideSummary(100, 3.0, -2.0, 0.05, 8.01), False),
+        (SideSummary(100, 3.1, -2.0, 0.05, 8.0), False),
+        (SideSummary(100, 3.0, -2.0, None, 8.0), False),
+    ],
+    ids=["mean", "mean and ends", "equal", "another norm", "a larger element", "no mean"],
+)
+def test_opposite_signs_of_some_keep_the_norm_and_the_largest_size(
+    target: SideSummary, *, is_said: bool
+) -> None:
+    assert (signs_of(GOLDEN, target) is not None) is is_said
+
+
+@pytest.mark.parametrize(
+    ("norm", "end", "format_"),
+    [
+        (1.0004, 3.0, "float16"),
+        (1.0009, 3.0, "bfloat16"),
+        (1.0, 3.004, "float16"),
+        (1.01, 3.0, None),
+        (1.0, 3.1, None),
+    ],
+)
+def test_the_finest_format_whose_rounding_is_enough_is_named(
+    norm: float, end: float, format_: str | None
+) -> None:
+    said = rounding_of(GOLDEN, SideSummary(100, end, -2.0, 0.1, 8.0 * norm), 2.0**-24)
+    assert (said and said.arguments) == (format_ and {"format": format_})
+
+
+def test_no_format_is_named_that_is_no_coarser_than_the_tensors() -> None:
+    assert rounding_of(GOLDEN, SideSummary(100, 3.0, -2.0, 0.1, 8.0004), 2.0**-10) is None
