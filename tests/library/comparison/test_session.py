@@ -1,7 +1,10 @@
 """What a session asks of its storage, and what it makes of the answers."""
 
+import numpy as np
+import pytest
 from library.verdict.made_slices import Call, MadePair, make
 from library.verdict.test_findings import logits
+from messages import ids_of, outlines
 
 from firstdrift.comparison.clock import Clock
 from firstdrift.comparison.report import SliceResult
@@ -92,6 +95,71 @@ def test_the_first_node_at_which_an_error_begins_is_looked_at_from_near_and_no_o
     assert [one.arguments["tensor"] for one in first.shown] == ["output.0"]
     assert [len(origin.shown) for origin in session.judged[2].origins] == [0]
     assert session.judged[0].origins[0].shown == first.shown
+
+
+class Looked(Tokens):
+    """One slice, of which tensors by these names show what is given here; it notes which were asked for."""
+
+    def __init__(self, made: MadePair, **shows: Message) -> None:
+        super().__init__()
+        self.made = [made]
+        self.shows, self.asked = shows, list[str]()
+
+    def noise(self, golden: Coordinates) -> Noise:
+        del golden
+        return QUIET
+
+    def shown(self, position: int, pair: TensorPair, _: Measurement) -> Messages:
+        assert position == 0
+        self.asked.append(pair.target.label)
+        hint = self.shows.get(pair.target.label.replace(".", "_"))
+        return (Message.of("shown.values", tensor=pair.target.label, hints=(hint,)),) if hint else ()
+
+
+SHIFTED = Message.of("hint.shifted_later", far=1, axis=3)
+SMALL = Message.of("hint.like_rounding", formats=("float16",))
+
+
+@pytest.mark.parametrize(
+    ("shows", "asked", "said"),
+    [
+        ({"input_1": SHIFTED}, ["input.1"], ["values tensor_of input.1 Tensor.__add__.0 shifted_later 1 3"]),
+        (
+            {"input_1": SMALL, "output_0": SHIFTED},
+            ["input.1", "output.0"],
+            ["values output.0 shifted_later 1 3"],
+        ),
+        ({"input_1": SMALL}, ["input.1", "output.0"], []),
+        ({}, ["input.1", "output.0"], []),
+    ],
+)
+def test_an_input_that_nothing_recorded_made_is_looked_at_before_the_node_is(
+    shows: dict[str, Message], asked: list[str], said: list[str]
+) -> None:
+    inside = "Module.attn.Attention.forward.0"
+    made = make(
+        Call("Functional.linear.0.forward", inside, inputs=[0.0], outputs=[0.0]),
+        Call("Tensor.__add__.0.forward", inside, inputs=[0.0, 0.4], outputs=[0.4]),
+        Call(inside, inputs=[0.0], outputs=[0.4]),
+    )
+    storage = Looked(made, **shows)
+    session = ComparisonSession(storage)
+    session.run((0,))
+    first = session.conclude().first_bad_node
+    assert first is not None
+    assert first.module == "attn"
+    assert storage.asked == asked
+    assert outlines(first.cause) == said
+
+
+@pytest.mark.parametrize("hint", [SHIFTED, SMALL])
+def test_an_input_of_the_model_that_differs_says_how_where_that_is_more_than_its_size(hint: Message) -> None:
+    ids = np.arange(32).reshape(2, 16)
+    made = make(Call("Functional.embedding.0.forward", inputs=[(ids, ids[::-1])], outputs=[0.5]))
+    session = ComparisonSession(Looked(made, input_0=hint))
+    session.run((0,))
+    (differs,) = session.conclude().input_differs
+    assert (hint.id in ids_of(differs.reason)) is (hint is SHIFTED)
 
 
 def test_what_was_said_before_and_still_holds_is_not_judged_anew() -> None:
