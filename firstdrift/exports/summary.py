@@ -66,6 +66,7 @@ class NodeLine(Struct, frozen=True):
     parameter_error: float | None
     output_error: float | None
     amplification: float | None
+    rule: str | None = None
 
 
 class WrittenNote(Struct, frozen=True):

@@ -170,9 +170,7 @@ def _finding_lines(title: str, finding: Finding | None) -> list[str]:
         _inner("target", finding.target),
     ]
     lines += [_inner("rank", _rank(finding))] if finding.on_rank is not None else []
-    lines += (
-        [_inner("class", word("node_class", finding.node_class))] if finding.node_class is not None else []
-    )
+    lines += [_inner("class", word("node_class", finding.class_shown))] if finding.class_shown else []
     lines += [_inner("because", text_of(reason)) for reason in finding.reasons]
     lines += [_inner("cause", text_of(sign)) for sign in finding.cause]
     lines += [_inner("sure", text_of(finding.confidence.said))] if finding.confidence is not None else []
@@ -234,7 +232,7 @@ def _overflow_line(overflow: Overflow) -> str:
 
 
 def _suspect_line(suspect: Finding) -> str:
-    known = [word("node_class", suspect.node_class)] if suspect.node_class is not None else []
+    known = [word("node_class", suspect.class_shown)] if suspect.class_shown else []
     known += [f"rank {_rank(suspect)}"] if suspect.on_rank is not None else []
     said = f" ({', '.join(known)})" if known else ""
     reason = text_of(suspect.reasons[0]) if suspect.reasons else ""

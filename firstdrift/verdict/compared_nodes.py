@@ -20,6 +20,8 @@ target    embed ─ layers.0 ─ layers.1 ─ norm ─ lm_head        be of the 
 | communication that only one of the two runs needed             | nothing                            |
 | its output is another quantity, what follows is given the same | nothing                            |
 | anything else                                                  | missed                             |
+
+What counts as nothing and has no match is no reason to doubt a verdict; readers are told how many there are.
 """
 
 from collections.abc import Iterator, Sequence
@@ -71,7 +73,15 @@ def coverage_of(evidence: Evidence) -> Coverage | None:
         before_outputs=int(has_before),
         target_nodes=there.target_nodes,
         outputs_alone=int(_are_outputs_alone(nodes, there)),
+        unmatched_golden=len(evidence.plan.unmatched_golden),
+        unmatched_target=len(evidence.plan.unmatched_target),
+        unmatched_beside=len(_unmatched_golden(evidence.rows) - nodes),
     )
+
+
+def _unmatched_golden(rows: Sequence[TreeRow]) -> set[str]:
+    """Name the golden nodes that have no match."""
+    return {name for row in rows if row.match is None for name in row.golden}
 
 
 def _compared(evidence: Evidence, there: ToCompare, seen: _Seen) -> set[str]:

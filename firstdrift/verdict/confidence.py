@@ -51,7 +51,17 @@ class Basis(StrEnum):
     STATISTICS = "statistics"
     DIGESTS = "digests"
     STRUCTURE = "structure"
-    """No number: what was called, with which arguments, and what is there at all."""
+    """No number: what was called, with which arguments."""
+
+    GRADIENTS = "gradients"
+    """No number: which gradients of parameters each side recorded."""
+
+    OPERATORS = "operators"
+    """No number: which operators each side ran."""
+
+    SHAPES = "shapes"
+    """No number: of which shapes and dtypes outputs are."""
+
     UNMODELLED = "unmodelled"
     """Values, of an operator without an error model whose inputs are off: how far that reaches is a guess."""
     PEERS = "peers"

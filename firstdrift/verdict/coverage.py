@@ -39,6 +39,10 @@ class Coverage(Tally, frozen=True):
         outputs_alone: of how many slices the golden dump holds what the model gives and nothing else, though
             the target dump holds more: nothing of the way to it was compared.
         left_out: how many slices of the golden dump were not compared.
+        unmatched_golden: how many golden nodes have no match, in slices that were compared; likewise
+            unmatched_target.
+        unmatched_beside: golden nodes without a match that are not among `nodes`: that they were not compared
+            hinders no verdict, and is said all the same.
     """
 
     nodes: int = 0
@@ -51,6 +55,9 @@ class Coverage(Tally, frozen=True):
     target_nodes: int = 0
     outputs_alone: int = 0
     left_out: int = 0
+    unmatched_golden: int = 0
+    unmatched_target: int = 0
+    unmatched_beside: int = 0
 
     @property
     def has_nodes(self) -> bool:
@@ -77,15 +84,20 @@ class Coverage(Tally, frozen=True):
     @property
     def said(self) -> Message:
         """How much was compared, as a clause."""
+        said = self._said_of_compared
+        if self.unmatched_golden or self.unmatched_target:
+            unmatched = {"golden": self.unmatched_golden, "target": self.unmatched_target}
+            said = Message.of("coverage.unmatched", said=said, **unmatched)
         if not self.left_out:
-            return self._said_of_compared
-        return Message.of("coverage.left_out", said=self._said_of_compared, slices=self.left_out)
+            return said
+        return Message.of("coverage.left_out", said=said, slices=self.left_out)
 
     @property
     def _said_of_compared(self) -> Message:
         if self.is_one_tensor:
             return Message.of("coverage.one_tensor")
-        nodes = Message.of("coverage.nodes", nodes=self.nodes, compared=self.compared_nodes)
+        there = self.nodes + self.unmatched_beside
+        nodes = Message.of("coverage.nodes", nodes=there, compared=self.compared_nodes)
         if not self.outputs:
             return Message.of("coverage.no_outputs_recorded", nodes=nodes)
         if not self.compared_outputs:

@@ -20,6 +20,7 @@ from firstdrift.verdict.bit_count import BitsOfSlice
 from firstdrift.verdict.confidence import Confidence
 from firstdrift.verdict.coverage import Coverage, Tally
 from firstdrift.verdict.movable_thresholds import DEFAULTS, Thresholds
+from firstdrift.verdict.shown_classes import shown_class
 from firstdrift.verdict.training import Training
 from firstdrift.wording.message import Message
 
@@ -137,6 +138,8 @@ class Finding(Struct, frozen=True):
         metrics: the numbers of the tensor by name.
         row: index of its row in the tree of its slice.
         amplification: by which suspects are ranked.
+        amplified_by: output error over input error, as people are shown it; None where the input error is not
+            above one rounding, and of what an earlier version found.
         on_rank: in a slice merged from ranks, the one that is off; None if it is not one alone, or that
             cannot be told.
         golden_ranks: the ranks from which the golden slice was merged, if that of the target was not:
@@ -149,6 +152,7 @@ class Finding(Struct, frozen=True):
         cause: what makes it differ, a clause for each sign (`firstdrift.verdict.cause`); empty where the
             reasons say it, or nothing recorded tells.
         entered: index (in the plan) of the input by which the error came in, where nothing recorded made it.
+        rule: what decided, as in the judgement of its row; None of what an earlier version found.
         operator: short name of an operator that runs right in a module which holds modules as well; None
             where the module says enough.
     """
@@ -173,6 +177,13 @@ class Finding(Struct, frozen=True):
     shown: Reasons = ()
     cause: Reasons = ()
     entered: int | None = None
+    rule: str | None = None
+    amplified_by: float | None = None
+
+    @property
+    def class_shown(self) -> str | None:
+        """The class that people are shown; None for tokens."""
+        return None if self.node_class is None else shown_class(self.node_class, self.rule)
 
     @property
     def name(self) -> str:

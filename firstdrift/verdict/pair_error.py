@@ -30,6 +30,7 @@ from firstdrift.model.tensor import GRADIENT, ROUNDING, UNDERFLOW, is_floating
 from firstdrift.verdict.fixed_thresholds import STATISTICS_ROUNDING
 from firstdrift.verdict.movable_thresholds import DEFAULTS
 from firstdrift.wording.message import Message
+from firstdrift.wording.relative_error import percentage
 
 
 class PairError(NamedTuple):
@@ -90,7 +91,10 @@ def why_incomparable(pair: TensorPair, measured: Measurement) -> Message:
 
 
 def size(error: float, relative_l2: float | None, *, is_bound: bool = False) -> Message:
-    """Say how large a finite error is, and what it is of: "0.2", "at least 0.2", "0.2 in the worst row".
+    """Say how large a finite error is, and what it is of: "20 %", "at least 20 %", "20 % in the worst row".
+
+    That of a row is said with that of the whole tensor, unless both are written alike, since tables show the
+    latter. What is less is that of some rows: those of tokens that went to other experts were left out.
 
     Args:
         error: the one number for how far apart a pair is.
@@ -99,9 +103,11 @@ def size(error: float, relative_l2: float | None, *, is_bound: bool = False) -> 
     """
     if is_bound:
         return Message.of("size.at_least", error=error)
-    if relative_l2 is None or f"{error:.2g}" == f"{relative_l2:.2g}":
+    if relative_l2 is None or percentage(error) == percentage(relative_l2):
         return Message.of("size.number", error=error)
-    return Message.of("size.worst_row", error=error)
+    if error < relative_l2:
+        return Message.of("size.other_rows", error=error)
+    return Message.of("size.row_and_whole", error=error, whole=relative_l2)
 
 
 def size_of(error: float, measured: Measurement) -> Message:

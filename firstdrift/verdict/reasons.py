@@ -38,6 +38,9 @@ def weights(case: Case) -> Reasons:
     inputs, output = _sizes(case)
     if error.input is None:
         return (Message.of("reason.weights_alone", parameter=what, output=output), *why)
+    if not error.input:
+        equal = _equal_inputs(case)
+        return (Message.of("reason.weights_equal_inputs", parameter=what, equal=equal, output=output), *why)
     said = "weights" if _inputs_match(case) else "weights_beside"
     return (Message.of(f"reason.{said}", parameter=what, inputs=inputs, output=output), *why)
 
@@ -144,8 +147,10 @@ def scaled(case: Case) -> Reasons:
     """Say that an output is the golden one times a number, which rounding does not do."""
     pair = case.error.output_pair
     found = gain(case.evidence.measurements[pair]) if pair is not None else None
-    inputs, _ = _sizes(case)
-    said = Message.of("reason.scaled", inputs=inputs, times=1.0 + (found or 0.0))
+    times = 1.0 + (found or 0.0)
+    said = Message.of("reason.scaled", inputs=_sizes(case)[0], times=times)
+    if not case.error.input:
+        said = Message.of("reason.equal_given_scaled", equal=_equal_inputs(case), times=times)
     return (said, *_missing_inside(case.evidence, case.row))
 
 
@@ -187,7 +192,7 @@ def _jump(case: Case) -> Message:
     if case.added:
         return _sum_of(case, case.added, output)
     if error.input is None and case.progress.known_inside[row.index]:
-        return Message.of("reason.inside_agrees", inside=_size_inside(evidence, row), output=output)
+        return _said_of_inside(evidence, row, output)
     if case.operands:
         return _sum_of(case, case.operands, output)
     if evidence.is_masked(error.input_pair):
@@ -195,10 +200,28 @@ def _jump(case: Case) -> Message:
     if error.input is None:
         looked_up = "_looked_up" if _may_have_looked_up_another(evidence, row, error) else ""
         return Message.of(f"reason.first_to_differ{looked_up}", output=output)
-    if error.exact_inputs:
-        return Message.of("reason.equal_inputs", output=output)
+    if not error.input:
+        equal = _equal_inputs(case)
+        is_by_values = equal.id == "reason.inputs_equal"
+        return (
+            Message.of("reason.equal_inputs", output=output)
+            if is_by_values
+            else Message.of("reason.equal_given", equal=equal, output=output)
+        )
     said = "inputs_agree" if _inputs_match(case) else "amplified"
     return Message.of(f"reason.{said}", inputs=inputs, output=output)
+
+
+def _equal_inputs(case: Case) -> Message:
+    """Say of inputs without an error what is equal: they themselves, their statistics, or the fractions."""
+    error = case.error
+    if error.may_be_permuted or error.unsure:
+        return Message.of("reason.inputs_equal_statistics")
+    return Message.of("reason.inputs_equal" if error.exact_inputs else "reason.inputs_equal_fractions")
+
+
+def _is_by_statistics(evidence: Evidence, pair: int | None) -> bool:
+    return pair is not None and evidence.measurements[pair].kind is MeasurementKind.STATISTICS
 
 
 def _inputs_match(case: Case) -> bool:
@@ -281,8 +304,8 @@ def _sizes(case: Case) -> tuple[Message, Message]:
     return _size(evidence, error.input, error.input_pair), _size(evidence, error.output, error.output_pair)
 
 
-def _size_inside(evidence: Evidence, row: TreeRow) -> Message:
-    """Say how large the worst error is that was recorded inside a row."""
+def _said_of_inside(evidence: Evidence, row: TreeRow, output: Message) -> Message:
+    """Say of an output that the worst error recorded inside its row does not explain it."""
     inside = [one for one in evidence.errors[row.index + 1 : row.last + 1] if not one.is_set_aside]
     worst = max(inside, key=lambda one: one.worst)
     known = (
@@ -290,7 +313,11 @@ def _size_inside(evidence: Evidence, row: TreeRow) -> Message:
         (worst.parameter, worst.parameter_pair),
         (worst.output, worst.output_pair),
     )
-    return _size(evidence, *max(known, key=lambda one: one[0] or 0.0))
+    error, pair = max(known, key=lambda one: one[0] or 0.0)
+    if not error:
+        by_statistics = "_statistics" if _is_by_statistics(evidence, pair) else ""
+        return Message.of(f"reason.inside_equal{by_statistics}", output=output)
+    return Message.of("reason.inside_agrees", inside=_size(evidence, error, pair), output=output)
 
 
 def _size(evidence: Evidence, error: float | None, pair: int | None) -> Message:

@@ -3,18 +3,19 @@
 from bisect import bisect_left
 from collections.abc import Sequence
 from operator import attrgetter
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from firstdrift.matching.plan import TensorPair
 from firstdrift.metrics.measurement import RankError
 from firstdrift.model.names import parse_name
 from firstdrift.model.node import NodeKind
 from firstdrift.model.tensor import Role
+from firstdrift.verdict.amplified_by import amplified_by
 from firstdrift.verdict.case import excess_of_parameter
 from firstdrift.verdict.cause import signs_of_row
-from firstdrift.verdict.classes import SOURCE
+from firstdrift.verdict.classes import ENTERED, SOURCE
 from firstdrift.verdict.classify import Classified
-from firstdrift.verdict.confidence import Confidence, basis_of, confidence_in
+from firstdrift.verdict.confidence import Basis, Confidence, basis_of, confidence_in
 from firstdrift.verdict.evidence import Evidence
 from firstdrift.verdict.fixed_thresholds import LEAST_RANK_ERROR, RANK_ALONE
 from firstdrift.verdict.judgement import Finding, NodeClass, PairJudgement, Reasons, RowJudgement
@@ -23,6 +24,14 @@ from firstdrift.verdict.row_errors import fingerprint
 from firstdrift.verdict.token_of_row import worst_token
 from firstdrift.verdict.tree import TreeRow
 from firstdrift.verdict.worst_part import around_all, is_any_part, named_parts, node_of_worst_part, worst_part
+
+_WITHOUT_NUMBER: Final = {
+    "class.one_sided_gradient": Basis.GRADIENTS,
+    ENTERED.name: Basis.OPERATORS,
+    "class.shape": Basis.SHAPES,
+    "class.chosen_number": Basis.SHAPES,
+}
+"""What a finding of another structure rests on, by the rule that decided; of others, what was called."""
 
 
 def finding_of_row(
@@ -38,12 +47,14 @@ def finding_of_row(
         module=module,
         tensor=evidence.plan.pairs[at].target.label if at is not None else None,
         node_class=judged.node_class,
+        rule=judged.rule,
         verdict=judged.verdict,
         reasons=judged.reasons if at is None else (*judged.reasons, *_where(evidence, at)),
         metrics=evidence.measurements[at].values() if at is not None else {},
         row=row.index,
         direction=row.direction,
         amplification=judged.amplification,
+        amplified_by=amplified_by(judged.input_error, judged.output_error, evidence.rounding),
         on_rank=_rank_of(evidence, row, at),
         epoch=bisect_left(evidence.communications, row.order, key=attrgetter("order")),
         operator=_operator_beside_modules(evidence, row),
@@ -90,7 +101,7 @@ def _confidence(evidence: Evidence, row: TreeRow, at: int | None, classified: Cl
         if excess is None or by_weight is None or by_weight.margin > 1:
             excess = by_weight
     elif classified.node_class is NodeClass.STRUCTURE_DIFFERS:
-        kind, excess = None, None
+        return confidence_in(_WITHOUT_NUMBER.get(classified.rule or "", Basis.STRUCTURE), None)
     is_modelled = classified.rule != SOURCE.name or not is_without_model(evidence, row)
     return confidence_in(basis_of(kind, by_peers=classified.by_peers, is_modelled=is_modelled), excess)
 

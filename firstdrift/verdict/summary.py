@@ -38,7 +38,9 @@ _OPTIMIZER: Final = "reason.optimizer"
 _TELLING: Final = frozenset({"reason.sum", VERBATIM})
 """Reasons that say which node it is: a sum has no name of its own, but what was added has."""
 
-_INPUTS_AGREE: Final = frozenset({"reason.inputs_agree", "reason.equal_inputs", "reason.other_numbers"})
+_INPUTS_AGREE: Final = frozenset(
+    {"reason.inputs_agree", "reason.equal_inputs", "reason.equal_given", "reason.other_numbers"}
+)
 """Reasons that say that the inputs of a node agree."""
 
 

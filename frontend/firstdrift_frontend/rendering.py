@@ -18,7 +18,9 @@ from msgspec.structs import asdict
 
 from firstdrift.paths import encodable, printable, spelt
 from firstdrift.strict_json import to_json
+from firstdrift.verdict.amplified_by import amplified_by
 from firstdrift.verdict.judgement import InputDifference
+from firstdrift.verdict.shown_classes import shown_class
 from firstdrift.wording.message import VERBATIM, Message
 from firstdrift.wording.phrases import holds
 from firstdrift.wording.text import Piece, pieces_of, rule_text, text_of, word
@@ -26,7 +28,6 @@ from firstdrift_frontend import TEMPLATES, assets, numbers
 from firstdrift_frontend.languages import LANGUAGES, SOURCE, load_language
 from firstdrift_frontend.metric_names import METRICS, write
 from firstdrift_frontend.shades import size_of
-from firstdrift_frontend.shown_classes import shown_class
 
 
 def render(template: str, language: str = SOURCE, **context: object) -> str:
@@ -121,6 +122,7 @@ def _environment(language: str, *, spells: bool = False) -> Environment:
         "modules": assets.modules,
         "metrics": METRICS,
         "shown_class": shown_class,
+        "amplified_by": amplified_by,
         "plotly": f"/static/{assets.plotly_build()}/plotly.min.js",
     }
     return environment

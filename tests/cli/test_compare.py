@@ -283,6 +283,9 @@ COVERAGE = {
     "target_nodes",
     "outputs_alone",
     "left_out",
+    "unmatched_golden",
+    "unmatched_target",
+    "unmatched_beside",
     "said",
 }
 ANSWER = {

@@ -22,11 +22,11 @@ from firstdrift.model.tensor import Role
 from firstdrift.verdict.classes import ALL_CLASS_RULES
 from firstdrift.verdict.judgement import NodeClass, Verdict
 from firstdrift.verdict.movable_thresholds import ABOUT
+from firstdrift.verdict.shown_classes import BY_RULE, SHOWN_ALONE
 from firstdrift.wording import text as wording
 from firstdrift_frontend import STATIC
 from firstdrift_frontend.languages import LANGUAGES, LOCALE, SOURCE
 from firstdrift_frontend.metric_names import METRICS
-from firstdrift_frontend.shown_classes import BY_RULE, SHOWN_ALONE
 
 PROJECT = Path(__file__).resolve().parents[2]
 GAP = re.compile(r"\{\w+\}|%\(\w+\)[sd]")

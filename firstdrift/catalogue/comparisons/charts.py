@@ -20,6 +20,7 @@ from firstdrift.catalogue.comparisons.overview import (
     load_overview,
     overviews_of,
 )
+from firstdrift.catalogue.comparisons.slice_pairs import judgement_of
 from firstdrift.catalogue.comparisons.tree import row_fields, row_fields_at
 from firstdrift.catalogue.packing import unpack_arrays
 from firstdrift.catalogue.tables import RowBlockEntry
@@ -115,23 +116,25 @@ def names_of_rows(session: Session, slice_pair: int, rows: Collection[int]) -> d
 def most_amplified(session: Session, slice_pair: int) -> tuple[AmplifiedNode, ...]:
     """List the nodes of a slice that make the most of the error they are given, the strongest first."""
     kept = load_overview(session, slice_pair).amplified
-    return _found_amplified(session, slice_pair) if kept is None else kept
+    found = _found_amplified(session, slice_pair) if kept is None else kept
+    return tuple(node for node in found if math.isfinite(node.amplification))
 
 
 def _found_amplified(session: Session, slice_pair: int) -> tuple[AmplifiedNode, ...]:
     """Find them among the rows, where an earlier version kept none."""
-    names = ("input_error", "output_error", "amplification", "node_class")
+    names = ("input_error", "output_error", "amplification", "node_class", "rule")
     at = _most_amplified(session, slice_pair)
     asked = ("tree.target", "tree.golden", *(f"judgement.{name}" for name in names))
     found = row_fields_at(session, slice_pair, frozenset(at), *asked)
     nodes = {
-        row: AmplifiedNode(row, next(iter(target or golden), ""), given, gave, amplification, kind.value)
-        for row, target, golden, given, gave, amplification, kind in found
+        row: AmplifiedNode(row, next(iter(target or golden), ""), given, gave, times, kind.value, rule)
+        for row, target, golden, given, gave, times, kind, rule in found
     }
     return tuple(map(nodes.__getitem__, at))
 
 
 def _most_amplified(session: Session, slice_pair: int) -> list[int]:
+    roundoff = judgement_of(session, slice_pair).roundoff
     names = ("tree.order", "judgement.input_error", "judgement.amplification")
     blocks = (content for _, content in contents(session, RowBlockEntry.__table__, slice_pair))
     judged = chain.from_iterable(
@@ -141,7 +144,7 @@ def _most_amplified(session: Session, slice_pair: int) -> list[int]:
     ranked = (
         (amplification, -order, row)
         for row, (order, given, amplification) in enumerate(judged)
-        if amplification > 0 and not math.isnan(given)
+        if amplification > 0 and math.isfinite(given) and given > roundoff
     )
     return [row for *_, row in nlargest(MOST_AMPLIFIED, ranked)]
 

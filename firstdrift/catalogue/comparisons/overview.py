@@ -15,6 +15,7 @@ from sqlalchemy.orm import Session
 from firstdrift.catalogue.comparisons.kept import KINDS, KeptRow
 from firstdrift.catalogue.tables import BAD, OverviewEntry, SlicePairEntry
 from firstdrift.metrics.measurement import MeasurementKind
+from firstdrift.verdict.amplified_by import amplified_by
 from firstdrift.verdict.judgement import (
     OWN_RULES,
     Counts,
@@ -74,6 +75,7 @@ class AmplifiedNode(Struct, frozen=True):
     output_error: float
     amplification: float
     node_class: str
+    rule: str | None = None
 
 
 class Overview(Struct, frozen=True):
@@ -84,8 +86,8 @@ class Overview(Struct, frozen=True):
         kinds: what the numbers of its pairs were computed from.
         bad: how many rows are bad.
         has_points: whether a node has both an input and an output error, and a logarithmic axis shows one.
-        amplified: the nodes that make the most of the error they are given, the strongest first; None in an
-            overview of an earlier version.
+        amplified: the nodes that make the most of an error above one rounding, the strongest first; None in
+            an overview of an earlier version.
     """
 
     layers: tuple[Layer, ...]
@@ -116,28 +118,26 @@ def overview_of(said: SliceJudgement, rows: Sequence[KeptRow], pairs: Judged) ->
         kinds=tuple(kind for place, kind in enumerate(KINDS) if kinds >> place & 1),
         bad=sum(row.verdict in BAD for row in judged),
         has_points=any(map(_is_point, judged)),
-        amplified=strongest(map(_amplified, rows)),
+        amplified=strongest(_amplified(row, said.roundoff) for row in rows),
     )
 
 
 def strongest(nodes: Iterable[tuple[int, AmplifiedNode] | None]) -> tuple[AmplifiedNode, ...]:
-    """Choose the nodes that amplify most, which come with their place in the order of execution.
-
-    Of those that were given no error, the ones with the largest come first.
-    """
+    """Choose the nodes that amplify most, which come with their place in the order of execution."""
     ranked = sorted(
         filter(None, nodes), key=lambda node: (-node[1].amplification, -node[1].output_error, node[0])
     )
     return tuple(node for _, node in ranked[:MOST_AMPLIFIED])
 
 
-def _amplified(row: KeptRow) -> tuple[int, AmplifiedNode] | None:
+def _amplified(row: KeptRow, roundoff: float) -> tuple[int, AmplifiedNode] | None:
     tree, said = row.tree, row.judgement
-    if said.input_error is None or said.output_error is None or not (said.amplification or 0) > 0:
+    times = amplified_by(said.input_error, said.output_error, roundoff)
+    if said.input_error is None or said.output_error is None or not times:
         return None
     name = next(iter(tree.target or tree.golden), "")
-    errors = said.input_error, said.output_error, said.amplification or 0.0
-    return tree.order, AmplifiedNode(tree.index, name, *errors, said.node_class.value)
+    errors = said.input_error, said.output_error, times
+    return tree.order, AmplifiedNode(tree.index, name, *errors, said.node_class.value, said.rule)
 
 
 def _layer(row: KeptRow) -> Layer:

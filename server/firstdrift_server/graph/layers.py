@@ -21,9 +21,9 @@ from firstdrift.metrics.measurement import MeasurementKind
 from firstdrift.model.node import Direction, NodeKind
 from firstdrift.verdict.graph import Edge, Place
 from firstdrift.verdict.judgement import ORIGINS, NodeClass
+from firstdrift.verdict.shown_classes import shown_class
 from firstdrift.wording.message import Message
 from firstdrift_frontend import numbers
-from firstdrift_frontend.shown_classes import shown_class
 from firstdrift_server.context import Context
 from firstdrift_server.parts.tree_row import shown_verdict
 from firstdrift_server.tree.visible import first_of_interest

@@ -12,8 +12,8 @@ from firstdrift.catalogue.comparisons.slice_pairs import SliceLabel, get_slice_p
 from firstdrift.errors import SettingsError
 from firstdrift.verdict.graph import Place
 from firstdrift.verdict.limit import limit_of_nodes
+from firstdrift.verdict.shown_classes import SHOWN_ALONE
 from firstdrift.wording.message import Message
-from firstdrift_frontend.shown_classes import SHOWN_ALONE
 from firstdrift_server.context import Context
 from firstdrift_server.graph.layers import PIECE, Graph, LayerView, Piece
 from firstdrift_server.parts.addresses import comparison_address, graph_address, tree_address

@@ -6,8 +6,8 @@ from typing import Final
 from msgspec import Struct
 
 from firstdrift.verdict.judgement import NodeClass, Verdict
+from firstdrift.verdict.shown_classes import SHOWN_ALONE
 from firstdrift.wording.message import Message
-from firstdrift_frontend.shown_classes import SHOWN_ALONE
 
 _VERDICTS: Final = (*Verdict, "unmatched")
 _CLASSES: Final = (*NodeClass, *SHOWN_ALONE)

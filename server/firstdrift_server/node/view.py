@@ -10,7 +10,12 @@ from msgspec.structs import asdict, replace
 from sqlalchemy.orm import Session
 
 from firstdrift.catalogue.comparisons.records import get_comparison
-from firstdrift.catalogue.comparisons.slice_pairs import SliceLabel, get_slice_label, left_over_of
+from firstdrift.catalogue.comparisons.slice_pairs import (
+    SliceLabel,
+    get_slice_label,
+    judgement_of,
+    left_over_of,
+)
 from firstdrift.catalogue.comparisons.tree import Pair, Row, get_row, pairs_of_row, path_to_row
 from firstdrift.catalogue.dumps.records import IndexedSlice, get_slice, load_dump, load_node
 from firstdrift.errors import FirstdriftError
@@ -133,6 +138,7 @@ class NodeView(RowView, frozen=True, kw_only=True):
         columns: the metrics that get a column; the others stand below each tensor.
         unmatched_tensors: by side; likewise stacks.
         rules: the rule set that gives the verdicts; the class is of our own rules.
+        roundoff: no factor is given for an input error that is not above it.
     """
 
     decided: Decided | None
@@ -154,6 +160,7 @@ class NodeView(RowView, frozen=True, kw_only=True):
     noted: Mapping[str, Any]
     stacks: Mapping[str, Stack]
     rules: str
+    roundoff: float
 
 
 def node_view(session: Session, context: Context, comparison: int, position: int, index: int) -> NodeView:
@@ -182,6 +189,7 @@ def node_of(session: Session, context: Context, slice_pair: SliceLabel, index: i
         **asdict(row_view(row, frozenset(pair.measurement.kind for pair in pairs))),
         decided=_decided(row, comparison),
         rules=get_comparison(session, comparison).options.rules,
+        roundoff=judgement_of(session, slice_pair.id).roundoff,
         from_rank=from_rank(session, slice_pair, row),
         comparison=comparison,
         slice=position,

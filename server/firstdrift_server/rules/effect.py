@@ -47,6 +47,7 @@ class EffectPlace(Struct, frozen=True):
     node_class: NodeClass | None
     reason: Message | None
     address: str | None
+    rule: str | None = None
 
 
 def preview_object(
@@ -157,7 +158,7 @@ def _place(comparison: Comparison, pairs: Sequence[SlicePair], finding: Finding 
         return None
     where, reason = finding.coordinates.name(), next(iter(finding.reasons), None)
     address = finding_address(comparison.id, finding, pairs)
-    return EffectPlace(where, finding.place, finding.node_class, reason, address)
+    return EffectPlace(where, finding.place, finding.node_class, reason, address, finding.rule)
 
 
 def _tally_object(tally: "Tally") -> dict[str, Any]:

@@ -54,6 +54,7 @@ def rows_answer(request: Request, found: "TreePieces", **cells: str) -> Response
         "query": found.query,
         "columns": found.columns,
         "limit": found.limit,
+        "roundoff": found.roundoff,
     } | cells
 
     def html(rows: Sequence[Struct]) -> str:

@@ -112,6 +112,7 @@ class TreePieces(Seen, frozen=True, kw_only=True):
     columns: tuple[str, ...]
     pieces: list[Sequence[Struct]]
     limit: float | None = None
+    roundoff: float | None = None
 
 
 class SeenPart(Seen, frozen=True, kw_only=True):
@@ -143,6 +144,7 @@ class TreePart(SeenPart, frozen=True, kw_only=True):
     slices: Neighbours
     node: Struct | None
     limit: float | None = None
+    roundoff: float | None = None
 
 
 class TreePageView(TreePart, frozen=True, kw_only=True):
@@ -228,6 +230,7 @@ def tree_view(session: Session, context: Context, page: TreePage) -> TreePageVie
         slices=neighbours_at(session, pair, view.state, tree_address),
         sorts=SORTS,
         limit=_limit(session, pair),
+        roundoff=judgement_of(session, pair.id).roundoff,
         node=None if view.selected is None else node_of(session, context, pair, view.selected),
     )
 
@@ -243,6 +246,7 @@ def chunks_of(
         address=tree_address(comparison, position),
         columns=view.state.columns,
         limit=_limit(session, pair),
+        roundoff=judgement_of(session, pair.id).roundoff,
         pieces=[*windows(session, pair, view, pieces_asked_for(view, parameters))],
     )
 

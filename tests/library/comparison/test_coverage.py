@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as some
 from library.comparison.changed_dumps import Change, change_dump
-from messages import titled
+from messages import gaps_of, ids_of, titled
 from msgspec.structs import replace
 
 from firstdrift import Options, Report, compare
@@ -74,11 +74,28 @@ def test_logits_alone_agree_where_they_alone_are_asked_for(unpacked: Unpacked) -
     assert exit_status(compare(*alone, Options(level="logits"))) == 0
     dumps = unpacked("msit/llama4_stats1_golden"), unpacked("msit/llama4_logits_golden")
     asked = compare(*dumps, Options(level="logits"))
-    assert asked.findings.coverage == Coverage(
-        nodes=3, compared_nodes=3, outputs=3, compared_outputs=3, target_nodes=3
-    )
+    coverage = asked.findings.coverage
+    assert coverage is not None
+    alone = replace(coverage, unmatched_golden=0, unmatched_target=0, unmatched_beside=0)
+    assert alone == Coverage(nodes=3, compared_nodes=3, outputs=3, compared_outputs=3, target_nodes=3)
     assert exit_status(asked) == 0
     assert f"\n{titled('coverage').strip()}" in report_text(asked)
+
+
+def test_unmatched_nodes_are_said_beside_what_was_compared(unpacked: Unpacked) -> None:
+    """No "246 of 246" where nodes have no match: all golden ones count, and those of both sides are told."""
+    there = Coverage(nodes=246, compared_nodes=246, outputs=1, compared_outputs=1)
+    assert ids_of(there.said) == ("coverage.with_outputs", "coverage.nodes")
+    left = replace(there, unmatched_golden=16, unmatched_target=2, unmatched_beside=16)
+    assert (left.said.arguments["golden"], left.said.arguments["target"]) == (16, 2)
+    assert gaps_of(left.said, "coverage.nodes") == {"nodes": 262, "compared": 246}
+    dump = unpacked("msprobe/d4_renamed")
+    report = compare(dump / "golden", dump / "target")
+    coverage, counts = report.findings.coverage, report.counts
+    assert coverage is not None
+    said = coverage.unmatched_golden, coverage.unmatched_target
+    assert said == (counts.unmatched_golden_nodes, counts.unmatched_target_nodes)
+    assert sum(said) > 0
 
 
 @pytest.mark.parametrize("level", ["layer", "module", "api"])

@@ -152,7 +152,11 @@ def test_what_statistics_tell_is_a_lower_bound(compared: Callable[[str, str], Re
     found = compared(f"{name}/golden", f"{name}/target").findings.first_bad_node
     assert found is not None
     told = set(ids_of(found.reasons[0]))
-    assert told >= {"reason.weights", "reason.weight_differs_by", "size.equal_statistics"}
+    assert told >= {
+        "reason.weights_equal_inputs",
+        "reason.weight_differs_by",
+        "reason.inputs_equal_statistics",
+    }
     assert outline(found.reasons[0]).count("at_least 2") == len(("parameter", "output"))
 
 

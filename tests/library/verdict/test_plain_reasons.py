@@ -1,0 +1,71 @@
+"""What reasons say of inputs without an error, of one number beside another, and of evidence without one."""
+
+import pytest
+from library.verdict.made_slices import Call, judge, make
+from library.verdict.test_gain import by_statistics
+from messages import outlines
+
+from firstdrift.verdict.confidence import Basis
+from firstdrift.verdict.judgement import Finding, NodeClass
+from firstdrift.verdict.pair_error import size
+from firstdrift.verdict.shown_classes import shown_class
+from firstdrift.wording.message import Message
+from firstdrift.wording.text import text_of
+
+LINEAR = "Functional.linear.0.forward"
+MLP = "Module.mlp.MLP.forward.0"
+BEFORE = Call("Functional.silu.0.forward", inputs=[0.0], outputs=[0.0])
+
+
+def first_by_statistics(*calls: Call) -> Finding:
+    return by_statistics(make(BEFORE, *calls)).judge().first
+
+
+def test_inputs_of_equal_statistics_are_not_explained_by_rounding() -> None:
+    found = first_by_statistics(Call(MLP, inputs=[0.0], parameters={"weight": 1.0}, outputs=[0.9]))
+    assert found.node_class is NodeClass.WEIGHTS_DIFFER
+    said = found.reasons[0]
+    assert said.id == "reason.weights_equal_inputs"
+    assert said.arguments["equal"] == Message.of("reason.inputs_equal_statistics")
+    assert "rounding" not in text_of(said)
+
+
+def test_an_output_off_at_equal_statistics_says_so_and_inputs_match() -> None:
+    found = first_by_statistics(Call(LINEAR, inputs=[0.0], outputs=[0.9]))
+    assert found.reasons[0].id == "reason.equal_given"
+    judged = by_statistics(make(BEFORE, Call(LINEAR, inputs=[0.0], outputs=[0.9]))).judge()
+    assert judged.first.reasons[0].arguments["equal"] == Message.of("reason.inputs_equal_statistics")
+
+
+def test_nodes_inside_that_are_equal_are_said_to_be() -> None:
+    inside = judge(
+        BEFORE, Call(LINEAR, MLP, inputs=[0.0], outputs=[0.0]), Call(MLP, outputs=[0.25])
+    ).first.reasons
+    assert [one.id for one in inside][:1] == ["reason.inside_equal"]
+
+
+@pytest.mark.parametrize(
+    ("error", "whole", "said"),
+    [
+        (0.2, 0.2, "number 0.2"),
+        (0.2, 0.20001, "number 0.2"),
+        (0.2, 0.196, "row_and_whole 0.2 0.2"),
+        (0.01, 0.3, "other_rows 0.01"),
+    ],
+)
+def test_numbers_that_are_written_differently_are_both_said(error: float, whole: float, said: str) -> None:
+    assert outlines([size(error, whole)]) == [said]
+
+
+def test_an_argument_and_a_gradient_have_classes_of_their_own() -> None:
+    found = judge(BEFORE, Call(LINEAR, inputs=[0.0, (1.0, 2.0)], outputs=[0.5])).first
+    assert (found.node_class, found.rule) == (NodeClass.STRUCTURE_DIFFERS, "class.argument")
+    assert found.class_shown == "argument differs"
+    assert shown_class("structure differs", "class.one_sided_gradient") == "gradient missing"
+    assert shown_class("structure differs", "class.shape") == "structure differs"
+
+
+def test_what_a_finding_without_a_number_rests_on_goes_by_its_rule() -> None:
+    argument = judge(BEFORE, Call(LINEAR, inputs=[0.0, (1.0, 2.0)], outputs=[0.5])).first.confidence
+    assert argument is not None
+    assert argument.basis is Basis.STRUCTURE
