@@ -201,15 +201,16 @@ def _jump(case: Case) -> Message:
         looked_up = "_looked_up" if _may_have_looked_up_another(evidence, row, error) else ""
         return Message.of(f"reason.first_to_differ{looked_up}", output=output)
     if not error.input:
-        equal = _equal_inputs(case)
-        is_by_values = equal.id == "reason.inputs_equal"
-        return (
-            Message.of("reason.equal_inputs", output=output)
-            if is_by_values
-            else Message.of("reason.equal_given", equal=equal, output=output)
-        )
+        return _of_equal_inputs(case, output)
     said = "inputs_agree" if _inputs_match(case) else "amplified"
     return Message.of(f"reason.{said}", inputs=inputs, output=output)
+
+
+def _of_equal_inputs(case: Case, output: Message) -> Message:
+    equal = _equal_inputs(case)
+    if equal.id == "reason.inputs_equal":
+        return Message.of("reason.equal_inputs", output=output)
+    return Message.of("reason.equal_given", equal=equal, output=output)
 
 
 def _equal_inputs(case: Case) -> Message:
