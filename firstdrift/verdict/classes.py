@@ -197,6 +197,14 @@ SOURCE: Final = ClassRule(
     "source", "The rule", _JUMP, node_class=NodeClass.SOURCE, when=When.JUMP, reasons=reasons.jump
 )
 
+INSIDE: Final = ClassRule(
+    "inside",
+    "Leaves first",
+    node_class=NodeClass.PROPAGATED,
+    applies=_holds_an_origin,
+    reasons=_says(Message.of("reason.begins_inside")),
+)
+
 CLASS_RULES: Final = (
     ClassRule(
         "one_sided_gradient",
@@ -230,13 +238,7 @@ CLASS_RULES: Final = (
     ClassRule(
         "before_input", "Input differs", node_class=NodeClass.CLEAN, when=When.OTHER_INPUT, pair=_no_pair
     ),
-    ClassRule(
-        "inside",
-        "Leaves first",
-        node_class=NodeClass.PROPAGATED,
-        applies=_holds_an_origin,
-        reasons=_says(Message.of("reason.begins_inside")),
-    ),
+    INSIDE,
     ClassRule(
         "non_finite",
         "Overflow",

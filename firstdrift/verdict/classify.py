@@ -24,7 +24,15 @@ from firstdrift.verdict.case import Case, Progress, apart_by_training, case_of
 from firstdrift.verdict.classes import ENTERED, MAY_FOLLOW, ClassRule, rule_of
 from firstdrift.verdict.confidence import Excess, Quantity
 from firstdrift.verdict.evidence import Evidence
-from firstdrift.verdict.explanations import PEERS, excused_by, explain, factor_of, floor_of, jumps
+from firstdrift.verdict.explanations import (
+    PEERS,
+    excused_by,
+    excused_up_to,
+    explain,
+    factor_of,
+    floor_of,
+    jumps,
+)
 from firstdrift.verdict.gain import excess_of_gain, see_gain
 from firstdrift.verdict.judgement import ORIGINS, NodeClass, Reasons
 from firstdrift.verdict.layer_outliers import outstanding, peer_group
@@ -56,6 +64,7 @@ class Classified(Struct, gc=False):
         by_peers: nothing but the same node of other layers says that it is off.
         rule: "class.source", the rule that decided; of a clean row with an error what excuses it,
             "explanation.input".
+        excused_up_to: as that of `RowJudgement`.
     """
 
     node_class: NodeClass = NodeClass.CLEAN
@@ -68,6 +77,7 @@ class Classified(Struct, gc=False):
     excess: Excess | None = None
     by_peers: bool = False
     rule: str | None = None
+    excused_up_to: float | None = None
 
 
 class Classification(Struct):
@@ -245,6 +255,8 @@ def _name(case: Case, own: Classified, rule: ClassRule) -> None:
         return
     excuse = excused_by(case) if rule.id == "clean" else None
     own.rule = rule.name if excuse is None else f"explanation.{excuse}"
+    if excuse is not None and (case.error.output or 0.0) > case.limits.floor * case.roundoff:
+        own.excused_up_to = excused_up_to(case)
 
 
 def _tell_excess(case: Case, own: Classified) -> None:

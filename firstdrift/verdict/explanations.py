@@ -379,6 +379,12 @@ def floor_of(case: Case) -> tuple[float, str]:
     return max((entry.amount(case), entry.id) for entry in FLOORS if entry.applies(case))
 
 
+def excused_up_to(case: Case) -> float | None:
+    """Return the output error up to which nothing begins at a row; None if any error is explained."""
+    limit = max(factor_of(case)[0] * case.explained, floor_of(case)[0])
+    return limit if limit < math.inf else None
+
+
 def excused_by(case: Case) -> str | None:
     """Return the entry that excuses the output error of a row at which nothing begins; None without one."""
     output = case.error.output

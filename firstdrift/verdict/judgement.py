@@ -110,6 +110,8 @@ class RowJudgement(Struct, frozen=True, gc=False):
         below: what lies below it.
         rule: what decided: "class.source", a rule of `classes.py`; of a clean row with an error what excuses
             it, "explanation.input" of `explanations.py`. None in what an earlier version judged.
+        excused_up_to: the output error that what excuses it allows, where rounding alone does not; None of
+            all other rows, and where any error is excused.
     """
 
     verdict: Verdict
@@ -122,6 +124,7 @@ class RowJudgement(Struct, frozen=True, gc=False):
     worst_pair: int | None = None
     below: RollUp = RollUp()
     rule: str | None = None
+    excused_up_to: float | None = None
 
 
 class Finding(Struct, frozen=True):

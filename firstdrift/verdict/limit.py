@@ -38,6 +38,19 @@ def limit_of_nodes(judged: Iterable[SliceJudgement]) -> float | None:
     return None if limit is None else limit.value
 
 
+def limit_of_row(limit: float | None, error: float | None, excused: float | None) -> float | None:
+    """Return the limit that decided of a row: what excuses its error, where more is allowed by that.
+
+    Args:
+        limit: of the nodes of its slice, or of several.
+        error: of its output.
+        excused: the error that what excuses it allows, if it is known.
+    """
+    if limit is None or error is None or excused is None or error <= limit:
+        return limit
+    return max(limit, excused)
+
+
 def limit_of_outputs(
     metric: str, judged: Iterable[SliceJudgement], first_bad: Finding | None = None
 ) -> Limit | None:

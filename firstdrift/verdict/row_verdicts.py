@@ -93,6 +93,7 @@ def judge_rows(
                 amplification=_amplification(inputs, output),
                 worst_pair=own.worst_pair,
                 rule=BROUGHT.name if is_brought else own.rule,
+                excused_up_to=None if is_brought or not own_rules else own.excused_up_to,
             )
         )
     return judged

@@ -160,8 +160,38 @@ def test_the_picture_is_moved_by_mouse_wheel_and_mini_map(page: Page, selected: 
     assert moved == pytest.approx([before[0] + 40, before[1] + 30], abs=2)
     page.mouse.wheel(0, 50)
     page.wait_for_function(IS_ABOVE, arg=moved[1] - 50)
+    if page.locator("#minimap").is_hidden():
+        page.locator("[data-graph=map]").click()
     page.locator("#minimap").click(position={"x": 75, "y": 8})
     expect(page.locator('[role="treeitem"][aria-level="1"]').first).to_be_in_viewport()
+
+
+def test_names_of_the_sides_cover_no_box_and_the_mini_map_stays_as_it_was_left(
+    page: Page, selected: Locator
+) -> None:
+    expect(selected).to_be_focused()
+    stage, names = (page.locator(where).bounding_box() for where in ("#stage", "#sides"))
+    assert stage is not None
+    assert names is not None
+    assert names["y"] + names["height"] <= stage["y"] + 0.5
+    toggle, small = page.locator("[data-graph=map]"), page.locator("#minimap")
+    assert small.is_visible() == (stage["width"] >= 900), "where there is room for it"
+    for _ in range(2):
+        was = small.is_visible()
+        toggle.click()
+        expect(small).to_be_visible(visible=not was)
+        expect(toggle).to_have_attribute("aria-pressed", str(not was).lower())
+        page.reload()
+        expect(small).to_be_visible(visible=not was)
+
+
+def test_statistics_fit_into_a_narrow_panel(page: Page, selected: Locator) -> None:
+    page.set_viewport_size({"width": 1280, "height": 900})
+    expect(selected).to_be_focused()
+    table = page.locator("#panel .scroll:has(.statistics)")
+    expect(table.locator(".of-pair").first).to_be_visible()
+    expect(table.locator("th.key").first).to_be_hidden()
+    assert table.evaluate("table => table.scrollWidth <= table.clientWidth + 1")
 
 
 def test_it_is_made_larger_and_smaller_and_shown_as_a_whole(page: Page, selected: Locator) -> None:

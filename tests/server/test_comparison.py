@@ -15,7 +15,7 @@ from fastapi.testclient import TestClient
 from messages import like, stated
 from working import wait_until, worker
 
-from firstdrift.catalogue.comparisons.charts import NodeErrors
+from firstdrift.catalogue.comparisons.charts import LayerErrors, NodeErrors
 from firstdrift_server.app import create_app
 from firstdrift_server.comparison.scatter import RANDOM, WORST, choose
 from firstdrift_server.settings import settings_from
@@ -59,6 +59,59 @@ def test_the_map_shows_every_layer_of_every_slice_and_where_the_error_begins(cli
     assert found["verdict_names"][found["verdicts"][3][2]] == "error"
     assert found["slices"][3] == [3] * 4
     assert 'aria-selected="true"' in page(client, f"/c/3/s/3/tree?row={found['nodes'][3][2]}")
+
+
+def test_each_cell_of_the_map_has_its_limit_and_what_its_error_comes_from(client: TestClient) -> None:
+    found = layers(client, TOKENS)
+    assert {kind for row in found["kinds"] for kind in row} == {"data"}
+    assert {kind for row in layers(client, STATISTICS)["kinds"] for kind in row} == {"statistics"}
+    names = found["verdict_names"]
+    for errors, limits, verdicts in zip(found["errors"], found["limits"], found["verdicts"], strict=True):
+        for error, limit, verdict in zip(errors, limits, verdicts, strict=True):
+            assert limit >= 0.999 * found["limit"]
+            assert names[verdict] == "pass" or error > limit
+    assert found["shown_names"][found["shown"][3][2]] == "begins inside"
+    assert found["class_names"][found["classes"][3][2]] == "propagated", "of the verdict"
+
+
+def test_a_layer_is_found_by_its_rows_and_in_another_pass_by_its_name() -> None:
+    errors = LayerErrors(
+        positions=[0, 0, 1],
+        paths=["model.layers.1", "model.layers.10", "model.layers.1"],
+        rows=[3, 9, 3],
+        lasts=[8, 12, 8],
+        verdicts=["pass"] * 3,
+        classes=["clean"] * 3,
+        errors=[0.0] * 3,
+        rules=[None] * 3,
+        excused=[None] * 3,
+        kinds=[None] * 3,
+    )
+    assert errors.layer_of(0, 5, None) == 0
+    assert errors.layer_of(0, 40, "model.layers.10.mlp") == 1
+    assert errors.layer_of(1, 40, "model.layers.1") == 2
+    assert errors.layer_of(1, 40, "model.norm") is None
+
+
+def test_lower_bounds_are_marked_in_pictures_tables_and_beside_the_finding(client: TestClient) -> None:
+    shown = page(client, f"/c/{STATISTICS}")
+    depth, table = r'id="depth-title".*?</svg>', r'id="part-nodes-table".*?</table>'
+    for part in (depth, r'data-says="evidence".*?</dl>', table):
+        found = re.search(part, shown, re.DOTALL)
+        assert found is not None, part
+        assert "≥ " in found[0], part
+    exact = re.search(depth, page(client, f"/c/{TOKENS}?slice=3"), re.DOTALL)
+    assert exact is not None
+    assert "≥ " not in exact[0]
+
+
+def test_under_the_rules_of_others_classes_are_said_to_be_of_firstdrift(client: TestClient) -> None:
+    words = page(client, f"/c/{STATISTICS}")
+    assert "(firstdrift)" in words
+    drawn = client.get(f"/api/v1/comparisons/{TOKENS}/slices/3/scatter").json()
+    assert drawn["rules"] == "firstdrift"
+    assert "begins inside" in drawn["shown_names"]
+    assert len(drawn["shown_classes"]) == len(drawn["kinds"]) == drawn["shown"]
 
 
 def selected(shown: str) -> str:
@@ -159,6 +212,8 @@ def test_of_many_nodes_the_worst_are_drawn_and_always_the_same_of_the_others() -
         inputs=[1e-3] * many,
         outputs=[1e-3 * (1 + at / many) for at in range(many)],
         classes=["propagated"] * many,
+        rules=[None] * many,
+        kinds=[frozenset()] * many,
         matched=many,
         with_input=many,
         with_output=many,
@@ -169,7 +224,9 @@ def test_of_many_nodes_the_worst_are_drawn_and_always_the_same_of_the_others() -
     assert drawn == choose(errors, roundoff=1e-7, seed=3) == sorted(drawn)
     assert len(drawn) == 2 * WORST + RANDOM
     assert {7, 8, 9, *range(many - WORST + 2, many)} <= set(drawn)
-    few = NodeErrors([5, 6], [0.0, 1.0], [1.0, 2.0], ["source", "propagated"], 2, 2, 2)
+    few = NodeErrors(
+        [5, 6], [0.0, 1.0], [1.0, 2.0], ["source", "propagated"], [None] * 2, [frozenset()] * 2, 2, 2, 2
+    )
     assert choose(few, roundoff=1e-7, seed=3) == [0, 1]
 
 

@@ -12,7 +12,7 @@ from working import wait_until, worker
 from firstdrift.catalogue.comparisons.board import Profile
 from firstdrift_server.app import create_app
 from firstdrift_server.board.sparks import spark_of
-from firstdrift_server.parts.svg import Scale, path_of
+from firstdrift_server.parts.svg import Scale, limit_line, path_of
 from firstdrift_server.settings import settings_from
 
 HTML = {"accept": "text/html"}
@@ -119,10 +119,20 @@ def test_a_node_of_another_row_number_is_found_by_its_name(client: TestClient) -
 
 
 def test_numbers_that_no_logarithm_shows_lie_at_the_edges() -> None:
-    scale = Scale.of([1e-6, 0.0, float("inf"), None], 1e-3, 10.0, 100.0)
+    scale = Scale.of([1e-6, 0.0, float("inf"), None], [1e-3], 10.0, 100.0)
     assert (scale.y(0.0), scale.y(float("inf")), scale.y(float("nan"))) == (100.0, 10.0, 10.0)
     assert 10.0 < scale.y(1e-3) < scale.y(1e-6) < 100.0
     assert path_of([(0, 1), None, (2, 3), (4, 5)]) == "M0 1M2 3L4 5"
+
+
+def test_the_line_of_limits_has_a_step_where_they_differ() -> None:
+    scale = Scale.of([1e-6, 1e-2], [1e-3, 1e-5], 10.0, 100.0)
+    line = limit_line([1e-3, 1e-3, 1e-5], [10.0, 20.0, 30.0], scale, (0.0, 40.0))
+    assert line is not None
+    assert (line.least, line.most) == (1e-5, 1e-3)
+    high, low = scale.y(1e-3), scale.y(1e-5)
+    assert line.path == f"M0 {high:g}L15 {high:g}L15 {high:g}L25 {high:g}L25 {low:g}L40 {low:g}"
+    assert limit_line([None, None], [10.0, 20.0], scale, (0.0, 40.0)) is None
 
 
 def test_a_pair_of_statistics_is_drawn_from_minimum_to_maximum_on_both_sides(client: TestClient) -> None:

@@ -1,5 +1,6 @@
 from collections.abc import Callable
 from typing import Any
+from urllib.parse import urlencode
 
 import numpy as np
 import pytest
@@ -9,9 +10,10 @@ from messages import like, refuses
 from msgspec.structs import replace
 from starlette.datastructures import QueryParams
 
-from firstdrift.catalogue.comparisons.outline import CLASSES, DIRECTIONS, KINDS, VERDICTS, Outline
+from firstdrift.catalogue.comparisons.outline import CLASSES, DIRECTIONS, KINDS, VERDICTS, WAYS, Outline
 from firstdrift.errors import NotInCatalogueError, SettingsError
 from firstdrift.verdict.judgement import NodeClass
+from firstdrift.verdict.shown_classes import BY_RULE, SHOWN_ALONE
 from firstdrift_server.tree.state import TreeState, read_rows, write_rows
 from firstdrift_server.tree.view import CHUNK, CHUNKS, MOST_ROWS, pieces_asked_for
 from firstdrift_server.tree.visible import (
@@ -19,6 +21,7 @@ from firstdrift_server.tree.visible import (
     Stop,
     TreeView,
     close_all,
+    facets,
     next_stop,
     open_below,
     select,
@@ -73,6 +76,7 @@ def outlines(draw: st.DrawFn, most: int = 30) -> Outline:
         output_error=np.zeros(size),
         amplification=np.zeros(size),
         overflow=np.full(size, -1, np.int8),
+        way=np.full(size, -1, np.int8),
     )
 
 
@@ -331,6 +335,7 @@ def small_tree(rows: int = 3) -> Outline:
         np.zeros(rows),
         np.full(rows, -1, np.int8),
         ~no,
+        np.full(rows, -1, np.int8),
     )
 
 
@@ -387,6 +392,7 @@ def small_outline(**given: Any) -> Outline:  # noqa: ANN401
         "output_error": [np.nan] * size,
         "amplification": [np.nan] * size,
         "overflow": [-1] * size,
+        "way": [-1] * size,
         **{name: [0] * size for name in ("verdict", "node_class", "kind", "direction")},
         **{name: [False] * size for name in ("bad", "origin", "unmatched", "own")},
     }
@@ -404,3 +410,19 @@ def test_of_a_clean_tree_whole_levels_are_open_as_far_as_a_screen_goes(outline: 
     next_level = sum(level <= max(shown) + 1 for level in depth)
     assert next_level == len(shown) or next_level > ROWS_OF_A_SCREEN
     assert len(shown) <= ROWS_OF_A_SCREEN or max(shown) == 0
+
+
+def test_classes_are_counted_and_filtered_by_as_they_are_shown() -> None:
+    propagated = CLASSES.index(NodeClass.PROPAGATED)
+    outline = small_outline(
+        node_class=[propagated] * 3 + [CLASSES.index(NodeClass.CLEAN)] * 2,
+        way=[0, -1, 1, -1, -1],
+        own=[True] * 5,
+    )
+    counts = facets(outline)["class"]
+    shown = {name: count for name, count in counts.items() if count}
+    assert shown == {"propagated": 1, "begins inside": 1, "from other ranks": 1, "clean": 2}
+    assert [BY_RULE[way] for way in WAYS] == list(SHOWN_ALONE)
+    for name, row in (("begins inside", 0), ("propagated", 1), ("from other ranks", 2)):
+        state = TreeState.read(QueryParams(urlencode({"class": name})))
+        assert np.flatnonzero(view_tree(outline, state).matching).tolist() == [row]

@@ -13,7 +13,7 @@ from msgspec import Struct
 from sqlalchemy.orm import Session
 
 from firstdrift.catalogue.blocks import contents
-from firstdrift.catalogue.comparisons.kept import KeptRow
+from firstdrift.catalogue.comparisons.kept import KeptRow, kinds_of
 from firstdrift.catalogue.comparisons.overview import (
     MOST_AMPLIFIED,
     AmplifiedNode,
@@ -24,6 +24,7 @@ from firstdrift.catalogue.comparisons.slice_pairs import judgement_of
 from firstdrift.catalogue.comparisons.tree import row_fields, row_fields_at
 from firstdrift.catalogue.packing import unpack_arrays
 from firstdrift.catalogue.tables import RowBlockEntry
+from firstdrift.metrics.measurement import MeasurementKind
 
 
 class LayerErrors(Struct, frozen=True):
@@ -37,6 +38,9 @@ class LayerErrors(Struct, frozen=True):
         rows: indexes of their rows; likewise lasts, of the last rows below them.
         verdicts: likewise classes.
         errors: None where nothing is known.
+        rules: what decided of the classes.
+        excused: what excuses each allows, as `RowJudgement.excused_up_to`.
+        kinds: what each was computed from; None where that is not known.
     """
 
     positions: list[int]
@@ -46,6 +50,16 @@ class LayerErrors(Struct, frozen=True):
     verdicts: list[str]
     classes: list[str]
     errors: list[float | None]
+    rules: list[str | None]
+    excused: list[float | None]
+    kinds: list[frozenset[MeasurementKind] | None]
+
+    def layer_of(self, position: int, row: int, module: str | None) -> int | None:
+        """Find the layer that a node of a slice lies in, by its row, or in another pass by its module."""
+        here = [at for at, where in enumerate(self.positions) if where == position]
+        around = (at for at in here if self.rows[at] <= row <= self.lasts[at])
+        named = (at for at in here if f"{module or ''}.".startswith(f"{self.paths[at]}."))
+        return next(chain(around, named), None)
 
 
 class NodeErrors(Struct, frozen=True):
@@ -53,6 +67,8 @@ class NodeErrors(Struct, frozen=True):
 
     Attributes:
         rows: indexes of their rows.
+        classes: likewise rules, what decided of them.
+        kinds: what their numbers were computed from.
         matched: how many nodes of the slice have a partner, whether or not both errors are known.
         with_input: of how many nodes the input error is known; likewise with_output.
     """
@@ -61,6 +77,8 @@ class NodeErrors(Struct, frozen=True):
     inputs: list[float]
     outputs: list[float]
     classes: list[str]
+    rules: list[str | None]
+    kinds: list[frozenset[MeasurementKind]]
     matched: int
     with_input: int
     with_output: int
@@ -83,19 +101,26 @@ def layer_errors(
         verdicts=[layer.verdict.value for _, layer in layers],
         classes=[layer.node_class.value for _, layer in layers],
         errors=[layer.output_error for _, layer in layers],
+        rules=[layer.rule for _, layer in layers],
+        excused=[layer.excused_up_to for _, layer in layers],
+        kinds=[None if layer.kinds is None else kinds_of(layer.kinds) for _, layer in layers],
     )
 
 
 def node_errors(session: Session, slice_pair: int) -> NodeErrors:
     """Read the input and output errors of the nodes of a slice, in the order of the tree."""
-    names = ("judgement.input_error", "judgement.output_error", "judgement.node_class", "tree.match")
-    inputs, outputs, classes, matches = _columns(session, slice_pair, *names)
+    judged = (f"judgement.{name}" for name in ("input_error", "output_error", "node_class", "rule"))
+    inputs, outputs, classes, rules, matches, kinds = _columns(
+        session, slice_pair, *judged, "tree.match", "kinds"
+    )
     both = [row for row, errors in enumerate(zip(inputs, outputs, strict=True)) if None not in errors]
     return NodeErrors(
         rows=both,
         inputs=[inputs[row] for row in both],
         outputs=[outputs[row] for row in both],
         classes=[classes[row].value for row in both],
+        rules=[rules[row] for row in both],
+        kinds=[kinds_of(kinds[row]) for row in both],
         matched=len(matches) - matches.count(None),
         with_input=len(inputs) - inputs.count(None),
         with_output=len(outputs) - outputs.count(None),
@@ -124,11 +149,13 @@ def _found_amplified(session: Session, slice_pair: int) -> tuple[AmplifiedNode, 
     """Find them among the rows, where an earlier version kept none."""
     names = ("input_error", "output_error", "amplification", "node_class", "rule")
     at = _most_amplified(session, slice_pair)
-    asked = ("tree.target", "tree.golden", *(f"judgement.{name}" for name in names))
+    asked = ("tree.target", "tree.golden", *(f"judgement.{name}" for name in names), "kinds")
     found = row_fields_at(session, slice_pair, frozenset(at), *asked)
     nodes = {
-        row: AmplifiedNode(row, next(iter(target or golden), ""), given, gave, times, kind.value, rule)
-        for row, target, golden, given, gave, times, kind, rule in found
+        row: AmplifiedNode(
+            row, next(iter(target or golden), ""), given, gave, amplification, kind.value, rule, kinds
+        )
+        for row, target, golden, given, gave, amplification, kind, rule, kinds in found
     }
     return tuple(map(nodes.__getitem__, at))
 

@@ -60,6 +60,11 @@ class KeptRow(Struct, frozen=True, gc=False):
         return NodeMatch(*names, self.origin, self.score, self.doubtful, self.match_reasons, self.operands)
 
 
+def kinds_of(bits: int) -> frozenset[MeasurementKind]:
+    """Tell which kinds the bits of a row stand for."""
+    return frozenset(kind for place, kind in enumerate(KINDS) if bits >> place & 1)
+
+
 class KeptPair(Struct, frozen=True, gc=False):
     """A pair of tensors.
 

@@ -4,8 +4,8 @@ Which rows a tree shows, when some are open and some are filtered out, depends o
 the rows themselves are looked up only for the window that is seen.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
-from enum import StrEnum
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 
 import numpy as np
 import numpy.typing as npt
@@ -17,9 +17,10 @@ from firstdrift.catalogue.blocks import contents
 from firstdrift.catalogue.comparisons.kept import KeptRow
 from firstdrift.catalogue.comparisons.patterns import names_matching
 from firstdrift.catalogue.comparisons.tree import row_fields
-from firstdrift.catalogue.packing import pack, unpack_arrays
+from firstdrift.catalogue.packing import pack, unpack_arrays, unpack_fields
 from firstdrift.catalogue.tables import BAD, RowBlockEntry, SlicePairEntry
 from firstdrift.model.node import Direction, NodeKind
+from firstdrift.verdict.classes import FROM_OTHER_RANKS, INSIDE
 from firstdrift.verdict.judgement import ORIGINS, NodeClass, Verdict
 
 Integers = npt.NDArray[np.int32]
@@ -28,6 +29,8 @@ Floats = npt.NDArray[np.float64]
 Flags = npt.NDArray[np.bool_]
 
 VERDICTS, CLASSES, KINDS, DIRECTIONS = tuple(Verdict), tuple(NodeClass), tuple(NodeKind), tuple(Direction)
+WAYS = (INSIDE.name, FROM_OTHER_RANKS.name)
+"""Rules that tell how the error of what is propagated came to it."""
 LEVELS = ("medium", "high", "critical")
 """Of overflow, as `firstdrift.verdict.judgement.Overflow` has them."""
 
@@ -46,6 +49,7 @@ class Outline(Struct, frozen=True, eq=False):
         output_error: worst error of its outputs; NaN where none is known.
         amplification: output error over input error; NaN where it is not known.
         overflow: place in LEVELS; -1 where all values are finite, or not finite on both sides.
+        way: place in WAYS of the rule that decided; -1 where another did.
         own: something can be said of the node itself: tensors of it were compared, or an error begins at it.
     """
 
@@ -63,6 +67,7 @@ class Outline(Struct, frozen=True, eq=False):
     amplification: Floats
     overflow: Codes
     own: Flags
+    way: Codes
 
     def __len__(self) -> int:
         """Return the number of rows."""
@@ -93,8 +98,16 @@ def load_outline(session: Session, slice_pair: int) -> Outline:
         amplification=amplification,
         overflow=_overflow(session, slice_pair, len(parent)),
         own=origin | (pair >= 0),
+        way=_ways(blocks),
     )
 
+
+def _ways(blocks: Iterable[bytes]) -> Codes:
+    rules = chain.from_iterable(unpack_fields(KeptRow, block, ["judgement.rule"])[0] for block in blocks)
+    return np.fromiter((_CODE_OF_WAY.get(rule, -1) for rule in rules), np.int8)
+
+
+_CODE_OF_WAY: Mapping[str | None, int] = {way: code for code, way in enumerate(WAYS)}
 
 _ROWS = RowBlockEntry.__table__
 _READ = (
@@ -144,7 +157,7 @@ def _searched(session: Session, slice_pair: int) -> Iterator[str]:
         yield "\n".join(dict.fromkeys((label, path or "", *paths, *golden, *target))).lower()
 
 
-def codes_of(words: Iterable[str], known: Sequence[StrEnum]) -> Codes:
+def codes_of(words: Iterable[str], known: Sequence[str]) -> Codes:
     """Return the place of each word among those that are known."""
     code = {str(word): place for place, word in enumerate(known)}
     return np.array([code[word] for word in words], np.int8)

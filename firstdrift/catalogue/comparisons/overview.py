@@ -5,6 +5,8 @@ import sys
 import zlib
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from functools import reduce
+from operator import or_
 from typing import Final
 
 from msgspec import Struct
@@ -12,7 +14,7 @@ from msgspec.msgpack import Decoder, Encoder
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from firstdrift.catalogue.comparisons.kept import KINDS, KeptRow
+from firstdrift.catalogue.comparisons.kept import KINDS, KeptRow, kinds_of
 from firstdrift.catalogue.tables import BAD, OverviewEntry, SlicePairEntry
 from firstdrift.metrics.measurement import MeasurementKind
 from firstdrift.verdict.amplified_by import amplified_by
@@ -56,7 +58,13 @@ class Tally(Struct, frozen=True):
 
 
 class Layer(Struct, frozen=True, array_like=True):
-    """An outermost numbered module ("model.layers.7") of the forward pass, and how it came out."""
+    """An outermost numbered module ("model.layers.7") of the forward pass, and how it came out.
+
+    Attributes:
+        excused_up_to: as that of `RowJudgement`; None likewise in an overview of an earlier version.
+        kinds: what its numbers were computed from, a bit for each of `KINDS`; None in such an overview.
+        rule: what decided of its class; None likewise.
+    """
 
     path: str
     row: int
@@ -64,10 +72,18 @@ class Layer(Struct, frozen=True, array_like=True):
     verdict: Verdict
     node_class: NodeClass
     output_error: float | None
+    excused_up_to: float | None = None
+    kinds: int | None = None
+    rule: str | None = None
 
 
 class AmplifiedNode(Struct, frozen=True):
-    """A node that gives more of an error than it is given."""
+    """A node that gives more of an error than it is given.
+
+    Attributes:
+        rule: what decided of its class; None in an overview of an earlier version.
+        kinds: as those of `Layer`.
+    """
 
     row: int
     name: str
@@ -76,6 +92,7 @@ class AmplifiedNode(Struct, frozen=True):
     amplification: float
     node_class: str
     rule: str | None = None
+    kinds: int | None = None
 
 
 class Overview(Struct, frozen=True):
@@ -109,13 +126,11 @@ def overview_of(said: SliceJudgement, rows: Sequence[KeptRow], pairs: Judged) ->
     """Put together what is asked of a slice pair with others."""
     judged = [row.judgement for row in rows]
     layers = sorted(layer_rows([row.tree for row in rows]), key=lambda index: rows[index].tree.order)
-    kinds = 0
-    for row in rows:
-        kinds |= row.kinds
+    kinds = kinds_of(reduce(or_, (row.kinds for row in rows), 0))
     return Overview(
         layers=tuple(_layer(rows[index]) for index in layers),
         tally=tally_of(said, judged, pairs),
-        kinds=tuple(kind for place, kind in enumerate(KINDS) if kinds >> place & 1),
+        kinds=tuple(kind for kind in KINDS if kind in kinds),
         bad=sum(row.verdict in BAD for row in judged),
         has_points=any(map(_is_point, judged)),
         amplified=strongest(_amplified(row, said.roundoff) for row in rows),
@@ -137,12 +152,15 @@ def _amplified(row: KeptRow, roundoff: float) -> tuple[int, AmplifiedNode] | Non
         return None
     name = next(iter(tree.target or tree.golden), "")
     errors = said.input_error, said.output_error, times
-    return tree.order, AmplifiedNode(tree.index, name, *errors, said.node_class.value, said.rule)
+    return tree.order, AmplifiedNode(tree.index, name, *errors, said.node_class.value, said.rule, row.kinds)
 
 
 def _layer(row: KeptRow) -> Layer:
     tree, said = row.tree, row.judgement
-    return Layer(tree.path or "", tree.index, tree.last, said.verdict, said.node_class, said.output_error)
+    place = tree.path or "", tree.index, tree.last
+    return Layer(
+        *place, said.verdict, said.node_class, said.output_error, said.excused_up_to, row.kinds, said.rule
+    )
 
 
 def _is_point(row: RowJudgement) -> bool:

@@ -16,7 +16,7 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from firstdrift.catalogue.blocks import Numbered, Reader, contents, contents_at
-from firstdrift.catalogue.comparisons.kept import KINDS, KeptPair, KeptRow
+from firstdrift.catalogue.comparisons.kept import KeptPair, KeptRow, kinds_of
 from firstdrift.catalogue.comparisons.measurements import Measurements
 from firstdrift.catalogue.comparisons.overview import overviews_of
 from firstdrift.catalogue.dumps.nodes import reader
@@ -220,12 +220,8 @@ def rows_with_kinds(
 ) -> tuple[dict[int, Row], dict[int, frozenset[MeasurementKind]]]:
     """Look up rows, and say what the numbers of them and of others come from, so far as there are any."""
     found = _reader(session, slice_pair).at({*rows, *others})
-    kinds = {index: _kinds(row.kinds) for index, row in found.items() if row.kinds}
+    kinds = {index: kinds_of(row.kinds) for index, row in found.items() if row.kinds}
     return {index: _row(found[index]) for index in rows}, kinds
-
-
-def _kinds(bits: int) -> frozenset[MeasurementKind]:
-    return frozenset(kind for place, kind in enumerate(KINDS) if bits >> place & 1)
 
 
 def _kept_pairs(blocks: Iterable[tuple[int, bytes]]) -> Iterator[tuple[int, KeptPair]]:

@@ -200,4 +200,5 @@ def _outline(
         amplification=unknown,
         overflow=codes,
         own=np.array([node.order in known.own for node in nodes], np.bool_),
+        way=np.full(len(rows), -1, np.int8),
     )

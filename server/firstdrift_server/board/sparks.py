@@ -52,7 +52,7 @@ def spark_of(profile: Profile) -> Spark | None:
     errors = profile.layers
     if sum(error is not None for error in errors) < 2:  # noqa: PLR2004 - a line has two ends
         return None
-    scale = Scale.of(errors, profile.limit, 2.0, HEIGHT - 2.0)
+    scale = Scale.of(errors, [profile.limit], 2.0, HEIGHT - 2.0)
     step = WIDTH / (len(errors) - 1)
     places = (
         None if error is None else (round(at * step, 1), scale.y(error)) for at, error in enumerate(errors)

@@ -3,22 +3,30 @@
 from msgspec import Struct
 from sqlalchemy.orm import Session
 
-from firstdrift.catalogue.comparisons.charts import layer_errors
+from firstdrift.catalogue.comparisons.charts import LayerErrors, layer_errors
 from firstdrift.catalogue.comparisons.slice_pairs import SlicePair
+from firstdrift.catalogue.comparisons.tree import row_fields_at
 from firstdrift.groups import known
-from firstdrift.verdict.limit import limit_of_nodes
+from firstdrift.verdict.limit import limit_of_nodes, limit_of_row
 from firstdrift_server.parts.addresses import tree_address
-from firstdrift_server.parts.svg import Scale, Tick, path_of
+from firstdrift_server.parts.measured_from import measured_by, measured_from
+from firstdrift_server.parts.svg import LimitLine, Scale, Tick, limit_line, path_of
 
 FEWEST = 3
 """So many layers make a picture."""
 
 WIDTH, HEIGHT = 900, 190
 _LEFT, _RIGHT, _TOP, _BOTTOM = 46, 32, 14, 160
+_AXIS_END = 12
 
 
 class DepthPoint(Struct, frozen=True):
-    """A layer, or the last output, with its error."""
+    """A layer, or the last output, with its error.
+
+    Attributes:
+        limit: that decided of it; None if the rules have none.
+        measured_from: what its error comes from: statistics give lower bounds.
+    """
 
     name: str
     label: str
@@ -28,19 +36,20 @@ class DepthPoint(Struct, frozen=True):
     verdict: str
     address: str
     is_here: bool
+    limit: float | None
+    measured_from: str
 
 
 class Depth(Struct, frozen=True, kw_only=True):
     """The layers of a slice in the order of execution, as points on a line.
 
     Attributes:
-        limit: above which an error is a fault's; None if the rules have none. It lies at `limit_y`.
+        limit_line: above which errors are a fault's; None if the rules have none.
         every: so many points share a label.
     """
 
     points: list[DepthPoint]
-    limit: float | None
-    limit_y: float | None
+    limit_line: LimitLine | None
     path: str
     ticks: list[Tick]
     every: int
@@ -52,36 +61,70 @@ def depth_of(session: Session, pair: SlicePair) -> Depth | None:
     layers = layer_errors(session, pair.comparison_id, [pair.position])
     if len(known(layers.errors)) < FEWEST:
         return None
-    limit = limit_of_nodes([pair.judgement])
-    last = pair.judgement.logits
-    errors = [*layers.errors, *([pair.judgement.logits_error] if last else [])]
-    scale = Scale.of(errors, limit, _TOP, _BOTTOM)
-    step = (WIDTH - _LEFT - _RIGHT) / (len(errors) - 1)
-    bad = {origin.row for origin in pair.judgement.own_origins[:1]}
-    rows = [*layers.rows, *([last.row] if last else [])]
-    names = [*layers.paths, *([last.name] if last else [])]
-    verdicts = [*layers.verdicts, *([str(last.verdict)] if last else [])]
-    lasts = [*layers.lasts, *rows[len(layers.lasts) :]]
+    found = [*_layers(layers, pair), *_last_output(session, pair)]
+    limits = [one.limit for one in found]
+    scale = Scale.of((one.error for one in found), limits, _TOP, _BOTTOM)
+    step = (WIDTH - _LEFT - _RIGHT) / (len(found) - 1)
+    places = [round(_LEFT + number * step, 1) for number in range(len(found))]
     points = [
         DepthPoint(
-            name=name,
-            label=name.rpartition(".")[2],
-            x=round(_LEFT + number * step, 1),
-            y=None if error is None else scale.y(error),
-            error=error,
-            verdict=verdict,
-            address=tree_address(pair.comparison_id, pair.position, row=row),
-            is_here=any(row <= one <= end for one in bad),
+            name=one.name,
+            label=one.name.rpartition(".")[2],
+            x=x,
+            y=None if one.error is None else scale.y(one.error),
+            error=one.error,
+            verdict=one.verdict,
+            address=tree_address(pair.comparison_id, pair.position, row=one.row),
+            is_here=one.is_here,
+            limit=one.limit,
+            measured_from=one.measured_from,
         )
-        for number, (name, error, verdict, row, end) in enumerate(
-            zip(names, errors, verdicts, rows, lasts, strict=True)
-        )
+        for one, x in zip(found, places, strict=True)
     ]
     return Depth(
         points=points,
-        limit=limit,
-        limit_y=None if limit is None else scale.y(limit),
+        limit_line=limit_line(limits, places, scale, (_LEFT, WIDTH - _AXIS_END)),
         path=path_of(None if point.y is None else (point.x, point.y) for point in points),
         ticks=scale.ticks,
         every=-(-len(points) // 32),
     )
+
+
+class _Found(Struct, frozen=True):
+    name: str
+    row: int
+    error: float | None
+    verdict: str
+    limit: float | None
+    measured_from: str
+    is_here: bool
+
+
+def _layers(layers: LayerErrors, pair: SlicePair) -> list[_Found]:
+    limit = limit_of_nodes([pair.judgement])
+    origin = next(iter(pair.judgement.own_origins), None)
+    here = None if origin is None else layers.layer_of(pair.position, origin.row, origin.module)
+    return [
+        _Found(
+            name=path,
+            row=layers.rows[at],
+            error=layers.errors[at],
+            verdict=layers.verdicts[at],
+            limit=limit_of_row(limit, layers.errors[at], layers.excused[at]),
+            measured_from=measured_from(layers.kinds[at]),
+            is_here=at == here,
+        )
+        for at, path in enumerate(layers.paths)
+    ]
+
+
+def _last_output(session: Session, pair: SlicePair) -> list[_Found]:
+    """Return the logits, or the last output; nothing if neither is known."""
+    judged = pair.judgement
+    last, error = judged.logits, judged.logits_error
+    if last is None:
+        return []
+    is_here = any(origin.row == last.row for origin in judged.own_origins[:1])
+    _, excused = next(row_fields_at(session, pair.id, {last.row}, "judgement.excused_up_to"))
+    limit = limit_of_row(limit_of_nodes([judged]), error, excused)
+    return [_Found(last.name, last.row, error, str(last.verdict), limit, measured_by(last.metrics), is_here)]

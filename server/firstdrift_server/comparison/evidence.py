@@ -9,11 +9,12 @@ from sqlalchemy.orm import Session
 
 from firstdrift.catalogue.comparisons.records import Comparison
 from firstdrift.catalogue.comparisons.slice_pairs import SlicePair
-from firstdrift.catalogue.comparisons.tree import Row, get_row
+from firstdrift.catalogue.comparisons.tree import Row, rows_with_kinds
 from firstdrift.exports.capture import capture_config
 from firstdrift.groups import seconds
 from firstdrift.verdict.confidence import Confidence, Quantity
 from firstdrift_server.parts.addresses import node_address
+from firstdrift_server.parts.measured_from import measured_from
 
 _ORDERS: Final = 6.0
 """So many powers of ten the picture reaches down from the largest error, or to below the limit."""
@@ -44,6 +45,7 @@ class Evidence(Struct, frozen=True):
         limit: error from which on the node is bad; None where no number decided.
         limit_of: what it limits, such as "output"; None likewise, and of what an earlier version found.
         node: address of its page.
+        measured_from: what its errors come from: statistics give lower bounds.
         capture: a configuration that saves its values; None where they were, or nothing is known to.
     """
 
@@ -52,6 +54,7 @@ class Evidence(Struct, frozen=True):
     limit: float | None
     limit_of: str | None
     node: str
+    measured_from: str
     capture: str | None
 
 
@@ -63,7 +66,8 @@ def evidence_of(session: Session, comparison: Comparison, slices: Sequence[Slice
         return None
     sure = finding.confidence
     limit, limit_of = (None, None) if sure is None else (sure.limit, sure.of)
-    errors = [*_errors(get_row(session, here.id, finding.row)), *_of_end(sure)]
+    rows, kinds = rows_with_kinds(session, here.id, {finding.row}, ())
+    errors = [*_errors(rows[finding.row]), *_of_end(sure)]
     ends = ends_of(seconds(errors), limit)
     return Evidence(
         bars=tuple(bar(of, error, limit if limit_of in {None, of} else None, ends) for of, error in errors),
@@ -71,6 +75,7 @@ def evidence_of(session: Session, comparison: Comparison, slices: Sequence[Slice
         limit=limit,
         limit_of=limit_of,
         node=node_address(comparison.id, here.position, finding.row),
+        measured_from=measured_from(kinds.get(finding.row)),
         capture=capture_config(finding, comparison.target.format) if comparison.target else None,
     )
 

@@ -21,12 +21,14 @@ from firstdrift.groups import gathered
 from firstdrift.paths import encodable
 from firstdrift.strict_json import spelled_out
 from firstdrift.verdict.judgement import Findings, NodeClass, Verdict
-from firstdrift.verdict.limit import limit_of_nodes
+from firstdrift.verdict.limit import limit_of_nodes, limit_of_row
+from firstdrift.verdict.shown_classes import SHOWN_ALONE, shown_class
 from firstdrift.wording.message import Message
 from firstdrift_server.comparison.charts import logarithmic_range
 from firstdrift_server.comparison.progress import findings_so_far, slices_expected
 from firstdrift_server.comparison.strip import AXES, states_of
 from firstdrift_server.parts.addresses import tree_address
+from firstdrift_server.parts.measured_from import measured_from
 from firstdrift_server.parts.sentence import first_position, position_of
 
 EACH = "slice"
@@ -36,17 +38,23 @@ TABLE_CELLS = 320
 """How many cells the table has that stands for the map where there is no script."""
 
 VERDICTS, CLASSES = tuple(map(str, Verdict)), tuple(map(str, NodeClass))
-_CODES = {word: code for words in (VERDICTS, CLASSES) for code, word in enumerate(words)}
+SHOWN_CLASSES = (*CLASSES, *SHOWN_ALONE)
+_CODES = {word: code for words in (VERDICTS, SHOWN_CLASSES) for code, word in enumerate(words)}
 
 
 class TableCell(Struct, frozen=True):
-    """A layer in a slice; `is_first` of that in which the first bad node lies."""
+    """A layer in a slice; `is_first` of that in which the first bad node lies.
+
+    Attributes:
+        measured_from: what its error comes from: statistics give lower bounds.
+    """
 
     error: float | None
     verdict: str
     node_class: str
     is_first: bool
     address: str
+    measured_from: str
 
 
 class TableRow(Struct, frozen=True):
@@ -105,17 +113,27 @@ def heat_map(
         "errors": drawn(list(map(_written, errors.errors))),
         "verdicts": drawn([_CODES[verdict] for verdict in errors.verdicts]),
         "classes": drawn([_CODES[node_class] for node_class in errors.classes]),
+        "shown": drawn(list(map(_CODES.__getitem__, map(shown_class, errors.classes, errors.rules)))),
         "slices": drawn(errors.positions),
         "nodes": drawn(errors.rows),
         "verdict_names": VERDICTS,
         "class_names": CLASSES,
+        "shown_names": SHOWN_CLASSES,
         "first": None
         if first is None
         else {"row": row_of[errors.positions[first]], "layer": columns[errors.paths[first]]},
         "range": logarithmic_range(errors.errors),
         "limit": limit,
+        "limits": drawn(_limits(errors, limit)),
+        "kinds": drawn(list(map(measured_from, errors.kinds))),
         "rules": comparison.options.rules,
     }
+
+
+def _limits(errors: LayerErrors, limit: float | None) -> list[float | str | None]:
+    """Give the limit that decided of each layer."""
+    known = zip(errors.errors, errors.excused, strict=True)
+    return [_written(limit_of_row(limit, error, excused)) for error, excused in known]
 
 
 def _worst_of_each(
@@ -177,9 +195,10 @@ def _table_cells(
         (errors.positions[at], columns.of_path[errors.paths[at]]): TableCell(
             errors.errors[at],
             errors.verdicts[at],
-            errors.classes[at],
+            shown_class(errors.classes[at], errors.rules[at]),
             is_first=at == bad,
             address=tree_address(comparison, errors.positions[at], row=errors.rows[at]),
+            measured_from=measured_from(errors.kinds[at]),
         )
         for at in reversed(range(len(errors.rows)))
     }
@@ -216,12 +235,7 @@ def _first_bad(errors: LayerErrors, slices: Sequence[SlicePair], findings: Findi
     position = None if node is None else position_of(slices, node.coordinates)
     if node is None or position is None:
         return None
-    inside = (
-        at
-        for at, (where, row, last) in enumerate(zip(errors.positions, errors.rows, errors.lasts, strict=True))
-        if where == position and row <= node.row <= last
-    )
-    return next(inside, None)
+    return errors.layer_of(position, node.row, node.module)
 
 
 def _size(error: float | None) -> float:

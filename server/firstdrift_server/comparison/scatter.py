@@ -12,7 +12,9 @@ from firstdrift.groups import positions
 from firstdrift.paths import encodable
 from firstdrift.strict_json import spelled_out
 from firstdrift.verdict.limit import limit_of_nodes
+from firstdrift.verdict.shown_classes import shown_class
 from firstdrift_server.comparison.charts import logarithmic_range
+from firstdrift_server.parts.measured_from import measured_from
 
 WORST = 1500
 """How many nodes are drawn for their output error, and how many more for what they add to the error."""
@@ -30,8 +32,10 @@ def scatter(session: Session, pair: SlicePair) -> dict[str, Any]:
     drawn = choose(errors, pair.judgement.roundoff, seed=pair.id)
     rows = [errors.rows[at] for at in drawn]
     names = names_of_rows(session, pair.id, rows)
+    shown = {at: shown_class(errors.classes[at], errors.rules[at]) for at in drawn}
     classes = sorted({errors.classes[at] for at in drawn})
-    code = positions(classes)
+    names_shown = sorted({*shown.values()})
+    code, code_shown = positions(classes), positions(names_shown)
     limit = limit_of_nodes([pair.judgement])
     return {
         "slice": pair.position,
@@ -50,6 +54,10 @@ def scatter(session: Session, pair: SlicePair) -> dict[str, Any]:
         "inputs": [spelled_out(errors.inputs[at]) for at in drawn],
         "outputs": [spelled_out(errors.outputs[at]) for at in drawn],
         "classes": [code[errors.classes[at]] for at in drawn],
+        "shown_names": names_shown,
+        "shown_classes": [code_shown[shown[at]] for at in drawn],
+        "kinds": [measured_from(errors.kinds[at]) for at in drawn],
+        "rules": pair.judgement.rules,
     }
 
 

@@ -13,6 +13,7 @@ from firstdrift.verdict.judgement import Findings, Verdict
 from firstdrift.verdict.limit import OF_ERRORS, Limit, limit_of_outputs
 from firstdrift.wording.message import Message
 from firstdrift_frontend.metric_names import CHARTED
+from firstdrift_server.parts.measured_from import measured_by
 from firstdrift_server.parts.sentence import Places
 
 AXES = ("token", "micro_step", "step", "rank")
@@ -74,10 +75,7 @@ class Strip:
     @property
     def measured_from(self) -> str:
         """What errors come from: "statistics" gives lower bounds, "digest" no number at all, else "data"."""
-        known = set(self.metrics)
-        if known == {"equal"}:
-            return "digest"
-        return "statistics" if "error_bound" in known and "relative_l2" not in known else "data"
+        return measured_by(dict.fromkeys(self.metrics))
 
     @property
     def has_inside(self) -> bool:

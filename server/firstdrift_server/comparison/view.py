@@ -11,6 +11,7 @@ from msgspec.structs import asdict, replace
 from sqlalchemy.orm import Session
 
 from firstdrift.catalogue.comparisons.charts import has_points, most_amplified
+from firstdrift.catalogue.comparisons.kept import kinds_of
 from firstdrift.catalogue.comparisons.overview import AmplifiedNode
 from firstdrift.catalogue.comparisons.records import Comparison, get_comparison
 from firstdrift.catalogue.comparisons.slice_pairs import SlicePair, slice_pairs_of
@@ -50,6 +51,7 @@ from firstdrift_server.parts.addresses import (
 from firstdrift_server.parts.command_line import compare_command
 from firstdrift_server.parts.growth import Growing, growing, set_followed
 from firstdrift_server.parts.match_sets import MatchSetView, ResultsView, match_set_of, results_over
+from firstdrift_server.parts.measured_from import measured_from
 from firstdrift_server.parts.sentence import (
     Linked,
     finding_address,
@@ -175,10 +177,15 @@ class SliceView(Struct, frozen=True, kw_only=True):
 
 
 class Amplified(Struct, frozen=True):
-    """A node that adds to the error, and where it is seen."""
+    """A node that adds to the error, and where it is seen.
+
+    Attributes:
+        measured_from: what its errors come from: statistics give lower bounds.
+    """
 
     node: AmplifiedNode
     address: str
+    measured_from: str
 
 
 class Drawn(Struct, frozen=True):
@@ -346,7 +353,11 @@ def _layers_view(
 def _amplified(session: Session, pair: SlicePair) -> list[Amplified]:
     """List the nodes of a slice that add the most to the error: what the chart of nodes says, in words."""
     return [
-        Amplified(node, node_address(pair.comparison_id, pair.position, node.row))
+        Amplified(
+            node,
+            node_address(pair.comparison_id, pair.position, node.row),
+            measured_from(kinds_of(node.kinds or 0)),
+        )
         for node in most_amplified(session, pair.id)
     ]
 

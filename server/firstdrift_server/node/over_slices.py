@@ -10,13 +10,15 @@ from msgspec import Struct
 from msgspec.structs import replace
 from sqlalchemy.orm import Session
 
+from firstdrift.catalogue.comparisons.kept import kinds_of
 from firstdrift.catalogue.comparisons.slice_pairs import SliceLabel, judgements_of, slice_labels_of
 from firstdrift.catalogue.comparisons.tree import get_row, row_fields_at, rows_at, rows_of_nodes
-from firstdrift.verdict.limit import limit_of_nodes
+from firstdrift.verdict.limit import limit_of_nodes, limit_of_row
 from firstdrift.verdict.tree import TreeRow
 from firstdrift.wording.message import Message
 from firstdrift_server.parts.addresses import address, node_address
-from firstdrift_server.parts.svg import Scale, Tick, path_of
+from firstdrift_server.parts.measured_from import measured_from
+from firstdrift_server.parts.svg import LimitLine, Scale, Tick, limit_line, path_of
 
 AXES = ("token", "step", "rank", "micro_step")
 MOST = 60
@@ -45,6 +47,8 @@ class Point(Struct, frozen=True):
     verdict: str | None
     address: str | None
     is_here: bool
+    limit: float | None
+    measured_from: str
 
 
 class OverSlices(Struct, frozen=True, kw_only=True):
@@ -53,6 +57,7 @@ class OverSlices(Struct, frozen=True, kw_only=True):
     Attributes:
         axis: the coordinate along which the line runs, of those that can be chosen.
         limit: above which an error is a fault's; None if the rules have none. It lies at `limit_y`.
+        limit_line: the limits that decided, which may differ by slice.
         path: of the line, for an SVG.
         every: so many points share a label.
         hidden: how many slices further away are left out.
@@ -64,6 +69,7 @@ class OverSlices(Struct, frozen=True, kw_only=True):
     points: list[Point]
     limit: float | None
     limit_y: float | None
+    limit_line: LimitLine | None
     path: str
     ticks: list[Tick]
     every: int
@@ -79,6 +85,8 @@ class _Found(Struct, frozen=True):
     row: int
     error: float | None
     verdict: str
+    excused_up_to: float | None
+    measured_from: str
 
 
 def over_slices(session: Session, here: SliceLabel, index: int, along: str | None) -> OverSlices | None:
@@ -93,11 +101,14 @@ def over_slices(session: Session, here: SliceLabel, index: int, along: str | Non
     node = get_row(session, here.id, index).tree
     found = [_find(session, pair, node) for pair in shown]
     limit = limit_of_nodes(judgements_of(session, [pair.id for pair in shown]).values())
-    scale = Scale.of((one.error for one in found if one), limit, _TOP, _BOTTOM)
+    limits = [_limit(limit, one) for one in found]
+    scale = Scale.of((one.error for one in found if one), limits, _TOP, _BOTTOM)
     step = (WIDTH - _LEFT - _RIGHT) / max(1, len(shown) - 1)
     places = [round(_LEFT + number * step, 1) for number in range(len(shown))]
-    points = [_point(pair, axis, each, scale, x) for pair, each, x in zip(shown, found, places, strict=True)]
-    points = [_marked(point, here.position) for point in points]
+    points = [
+        _marked(_point(pair, axis, each, own_limit, scale, x), here.position)
+        for pair, each, own_limit, x in zip(shown, found, limits, places, strict=True)
+    ]
     own = node_address(here.comparison_id, here.position, index)
     return OverSlices(
         axis=axis,
@@ -105,6 +116,7 @@ def over_slices(session: Session, here: SliceLabel, index: int, along: str | Non
         points=points,
         limit=limit,
         limit_y=None if limit is None else scale.y(limit),
+        limit_line=limit_line(limits, places, scale, (_LEFT, WIDTH - _RIGHT)),
         path=path_of(None if point.y is None else (point.x, point.y) for point in points),
         ticks=scale.ticks,
         every=-(-len(points) // 24),
@@ -145,12 +157,18 @@ def _find(session: Session, pair: SliceLabel, node: TreeRow) -> _Found | None:
     row = row_in(session, pair, node)
     if row is None:
         return None
-    fields = ("judgement.output_error", "judgement.verdict")
-    _, error, verdict = next(row_fields_at(session, pair.id, {row}, *fields))
-    return _Found(row, error, str(verdict))
+    judged = (f"judgement.{name}" for name in ("output_error", "verdict", "excused_up_to"))
+    _, error, verdict, excused, kinds = next(row_fields_at(session, pair.id, {row}, *judged, "kinds"))
+    return _Found(row, error, str(verdict), excused, measured_from(kinds_of(kinds)))
 
 
-def _point(pair: SliceLabel, axis: str, found: _Found | None, scale: Scale, x: float) -> Point:
+def _limit(limit: float | None, found: _Found | None) -> float | None:
+    return limit if found is None else limit_of_row(limit, found.error, found.excused_up_to)
+
+
+def _point(
+    pair: SliceLabel, axis: str, found: _Found | None, limit: float | None, scale: Scale, x: float
+) -> Point:
     coordinate = getattr(pair.target, axis)
     error = found.error if found else None
     return Point(
@@ -163,6 +181,8 @@ def _point(pair: SliceLabel, axis: str, found: _Found | None, scale: Scale, x: f
         verdict=found.verdict if found else None,
         address=node_address(pair.comparison_id, pair.position, found.row) if found else None,
         is_here=False,
+        limit=limit,
+        measured_from=found.measured_from if found else "",
     )
 
 

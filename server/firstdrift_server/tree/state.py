@@ -18,18 +18,31 @@ from firstdrift.catalogue.comparisons.outline import (
     KINDS,
     LEVELS,
     VERDICTS,
+    WAYS,
     Flags,
     Outline,
 )
 from firstdrift.errors import SettingsError
 from firstdrift.groups import known_items
+from firstdrift.verdict.judgement import NodeClass
+from firstdrift.verdict.shown_classes import BY_RULE
 from firstdrift.wording.message import Message
 from firstdrift_server.parts.tree_row import UNMATCHED
 from firstdrift_server.validation import read_number
 
+SHOWN_CLASSES = (*map(str, CLASSES), *(BY_RULE[way] for way in WAYS))
+"""The classes that people are shown."""
+
+
+def _place_of_class(shown: str) -> float:
+    """Order them as the verdict does, and what is propagated in one way or another side by side."""
+    place = SHOWN_CLASSES.index(shown)
+    return CLASSES.index(NodeClass.PROPAGATED) + 0.5 if place >= len(CLASSES) else place
+
+
 CHOICES: Mapping[str, tuple[str, ...]] = {
     "verdict": (*map(str, reversed(VERDICTS)), UNMATCHED),
-    "class": tuple(str(node_class) for node_class in CLASSES if node_class != UNMATCHED),
+    "class": tuple(sorted((one for one in SHOWN_CLASSES if one != UNMATCHED), key=_place_of_class)),
     "kind": tuple(map(str, KINDS)),
     "direction": tuple(map(str, DIRECTIONS)),
     "overflow": tuple(reversed(LEVELS)),

@@ -19,6 +19,7 @@ from firstdrift.catalogue.comparisons.outline import (
     KINDS,
     LEVELS,
     VERDICTS,
+    Codes,
     Flags,
     Floats,
     Integers,
@@ -28,7 +29,7 @@ from firstdrift.errors import NotInCatalogueError
 from firstdrift.verdict.judgement import NodeClass
 from firstdrift.wording.message import Message
 from firstdrift_server.parts.tree_row import UNMATCHED
-from firstdrift_server.tree.state import TreeState, codes_of, read_rows, write_rows
+from firstdrift_server.tree.state import CHOICES, SHOWN_CLASSES, TreeState, codes_of, read_rows, write_rows
 
 ROWS_OF_A_SCREEN = 40
 
@@ -213,13 +214,19 @@ def facets(outline: Outline) -> dict[str, dict[str, int]]:
     judged = _judged(outline)
     counts = {
         "verdict": _count(outline.verdict[judged], VERDICTS) | {UNMATCHED: int(outline.unmatched.sum())},
-        "class": _count(outline.node_class[judged], CLASSES),
+        "class": _count(shown_codes(outline)[judged], SHOWN_CLASSES),
         "kind": _count(outline.kind, KINDS),
         "direction": _count(outline.direction, DIRECTIONS),
         "overflow": _count(outline.overflow[outline.overflow >= 0], LEVELS),
     }
-    counts["class"].pop(UNMATCHED, None)
+    counts["class"] = {shown: counts["class"][shown] for shown in CHOICES["class"]}
     return counts
+
+
+def shown_codes(outline: Outline) -> Codes:
+    """Say of each row which of the classes that people are shown is its own."""
+    found: Codes = np.where(outline.way < 0, outline.node_class, len(CLASSES) + outline.way)
+    return found
 
 
 def _judged(outline: Outline) -> Flags:
@@ -239,7 +246,7 @@ def _has_one_of(outline: Outline, name: str, values: frozenset[str]) -> Flags:
             listed = np.isin(outline.verdict, codes_of(VERDICTS, values)) & _judged(outline)
             return listed | (outline.unmatched if UNMATCHED in values else False)
         case "class":
-            return np.isin(outline.node_class, codes_of(CLASSES, values)) & outline.own
+            return np.isin(shown_codes(outline), codes_of(SHOWN_CLASSES, values)) & outline.own
         case "kind":
             return np.isin(outline.kind, codes_of(KINDS, values))
         case "overflow":

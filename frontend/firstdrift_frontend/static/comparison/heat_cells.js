@@ -13,6 +13,7 @@ export const UNKNOWN = -1;
  * @property {number} columns
  * @property {Float64Array} sizes of errors, row by row; or ABSENT, or UNKNOWN
  * @property {number | null} limit above which an error is a fault's; null: the rules have none
+ * @property {[number, number] | null} limits the least and the largest that decided of a cell
  * @property {Float64Array} shades from 0, the lightest, to 1; what has no size, or none that is finite, has none
  * @property {string[]} layers by their shortest names
  */
@@ -39,9 +40,15 @@ export function prepare(data) {
   const { limit = null } = data;
   const shades = sizes.map((size, i) => {
     const verdict = data.verdicts[Math.floor(i / columns)]?.[i % columns] ?? null;
-    return size > 0 && size < Infinity ? shadeOf(size, limit, verdict === null ? "" : data.verdict_names[verdict]) : 0;
+    const own = data.limits?.[Math.floor(i / columns)]?.[i % columns] ?? limit;
+    return size > 0 && size < Infinity ? shadeOf(size, own, verdict === null ? "" : data.verdict_names[verdict]) : 0;
   });
-  return { data, rows, columns, sizes, limit, shades, layers: new Set(tails).size === tails.length ? tails : data.layers };
+  /** @type {[number, number] | null} */
+  let limits = null;
+  for (const one of (data.limits ?? []).flat()) {
+    if (typeof one === "number") limits = limits ? [Math.min(limits[0], one), Math.max(limits[1], one)] : [one, one];
+  }
+  return { data, rows, columns, sizes, limit, limits, shades, layers: new Set(tails).size === tails.length ? tails : data.layers };
 }
 
 /**

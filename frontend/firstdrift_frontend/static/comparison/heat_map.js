@@ -1,10 +1,10 @@
 // The map of layers: quick for a thousand slices by a hundred layers. Plotly draws the part that is zoomed into.
 
 import { listenForKeys } from "../lib/keys.js";
-import { scaleOf, span } from "../lib/limit_legend.js";
+import { ramp, scaleOf, span } from "../lib/limit_legend.js";
 import { say } from "../lib/notice.js";
 import { around, element } from "../lib/parts.js";
-import { keepDrawn, sources } from "../lib/plot.js";
+import { error, keepDrawn, sources } from "../lib/plot.js";
 import { UNKNOWN, prepare, selection } from "./heat_cells.js";
 import { cellUnder, geometry, lookUpColours, paint } from "./heat_paint.js";
 import { addressOf, describe, drawn, firstCell, state } from "./heat_state.js";
@@ -137,8 +137,13 @@ function swatch(text, name) {
 }
 
 function showLegend() {
-  const { data, limit, sizes } = drawn();
+  const { data, limit, limits, sizes } = drawn();
   const parts = data.range ? scaleOf(limit, (value) => say("limit of output errors {value}", { value })) : [];
+  if (data.range && limits && limits[0] < limits[1]) {
+    const [least, most] = limits.map((one) => error(one));
+    const named = say("limits of output errors, {least} to {most}", { least, most });
+    parts.splice(0, parts.length, span("scale", say("passes"), ramp("calm"), named, ramp("dark"), say("fails")));
+  }
   if (sizes.includes(0)) parts.push(swatch(say("equal"), "equal"));
   const infinite = sources().from === "digest" ? say("differs") : say("NaN or infinity");
   if (sizes.includes(Infinity)) parts.push(swatch(infinite, "infinite"));

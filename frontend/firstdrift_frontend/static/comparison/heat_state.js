@@ -49,12 +49,12 @@ export function addressOf([row, column]) {
   return slice === null ? null : `${sources().page}/s/${slice}/tree?row=${data.nodes[row][column]}`;
 }
 
-/** @param {unknown} error */
-function describeError(error) {
+/** @param {unknown} error @param {string} from what it comes from */
+function describeError(error, from) {
   if (error === null) return say("error unknown");
-  if (sources().from === "digest") return error === 0 ? say("equal") : say("differs");
+  if (from === "digest") return error === 0 ? say("equal") : say("differs");
   const shown = { error: written(error) };
-  return sources().from === "statistics" ? say("output error at least {error}", shown) : say("output error {error}", shown);
+  return from === "statistics" && error !== 0 ? say("output error at least {error}", shown) : say("output error {error}", shown);
 }
 
 /**
@@ -66,14 +66,16 @@ export function describe([row, column]) {
   const verdict = data.verdicts[row]?.[column] ?? null;
   const where = `${labelOf(row)}, ${data.layers[column]}`;
   if (verdict === null) return [where, row < data.rows.length ? say("not there") : say("not done yet")];
+  const limit = data.limits[row]?.[column] ?? null;
   const isFirst = data.first?.row === row && data.first?.layer === column;
   // Classes are of our rules: beside the verdict of others they would contradict it.
-  const classed = data.rules === "firstdrift" ? `, ${word(data.class_names[data.classes[row][column]])}` : "";
+  const classed = data.rules === "firstdrift" ? `, ${word(data.shown_names[data.shown[row][column]])}` : "";
   const judged = `${word(data.verdict_names[verdict])}${classed}`;
   const isInside = isFirst && data.verdict_names[verdict] === "pass";
   return [
     where,
-    describeError(data.errors[row]?.[column]),
+    describeError(data.errors[row]?.[column], data.kinds[row]?.[column] || sources().from),
+    ...(limit === null ? [] : [say("limit {value}", { value: written(limit) })]),
     ...(isInside ? [] : [judged]),
     ...(isInside ? [say("the first bad node is inside; the output of the whole is within its limit")] : []),
     ...(isFirst && !isInside ? [say("the first bad node is here")] : []),

@@ -1,7 +1,7 @@
 // A part of the map of layers from near, with its values; the address says which.
 
 import { element } from "../lib/parts.js";
-import { STOPS, axis, colour, error, plain, react, word } from "../lib/plot.js";
+import { STOPS, axis, colour, errorFrom, plain, react, word } from "../lib/plot.js";
 import { UNKNOWN, sizeAt } from "./heat_cells.js";
 import { addressOf, describe, drawn, labelOf } from "./heat_state.js";
 
@@ -62,7 +62,7 @@ export async function zoom(part) {
    * Plotly writes the text of cells without a value, too; each layer names its own only.
    * @param {(size: number) => boolean} isMine
    */
-  const named = (isMine) => each((r, c) => (isMine(sizeAt(cells, r, c)) ? error(data.errors[r]?.[c]) : ""));
+  const named = (isMine) => each((r, c) => (isMine(sizeAt(cells, r, c)) ? errorFrom(data.errors[r]?.[c], data.kinds[r]?.[c]) : ""));
   /** @param {number} size @param {string} tone */
   const special = (size, tone) => ({
     ...shared,

@@ -2,7 +2,7 @@
 
 import { say } from "../lib/notice.js";
 import { element } from "../lib/parts.js";
-import { axis, colour, decades, error, keepDrawn, plain, react, sources, word } from "../lib/plot.js";
+import { axis, colour, decades, error, errorFrom, keepDrawn, plain, react, sources, word } from "../lib/plot.js";
 
 const figure = document.getElementById("scatter");
 
@@ -14,6 +14,8 @@ const LOOKS = {
   "structure differs": ["error", "square"],
   amplified: ["warning", "triangle-up"],
   propagated: ["muted", "circle"],
+  "begins inside": ["muted", "circle-cross-open"],
+  "from other ranks": ["muted", "circle-x-open"],
   healed: ["pass", "triangle-down"],
   clean: ["faint", "circle-open"],
 };
@@ -41,16 +43,17 @@ function line(name, factor, dash, [low, high]) {
 /** @param {any} data @param {string} name @param {number} code @param {Range} range */
 function points(data, name, code, range) {
   /** @type {number[]} */
-  const mine = data.classes.flatMap((/** @type {number} */ other, /** @type {number} */ i) => (other === code ? [i] : []));
+  const mine = data.shown_classes.flatMap((/** @type {number} */ other, /** @type {number} */ i) => (other === code ? [i] : []));
   const [tone, symbol] = LOOKS[name] ?? ["muted", "circle"];
   const errors = say("input {input}, output {output}", { input: "%{customdata[2]}", output: "%{customdata[3]}" });
   return {
     type: "scatter",
     mode: "markers",
-    name: word(name),
+    // Classes are of our rules, whichever give the verdicts.
+    name: data.rules === "firstdrift" ? word(name) : `${word(name)} ${word("(firstdrift)")}`,
     x: mine.map((i) => edged(data.inputs[i], range)),
     y: mine.map((i) => edged(data.outputs[i], range)),
-    customdata: mine.map((i) => [data.rows[i], plain(data.names[i]), error(data.inputs[i]), error(data.outputs[i])]),
+    customdata: mine.map((i) => [data.rows[i], plain(data.names[i]), ...[data.inputs[i], data.outputs[i]].map((one) => errorFrom(one, data.kinds[i]))]),
     marker: { color: colour(tone), symbol, size: tone === "error" ? 10 : 7, opacity: tone === "error" ? 1 : 0.75 },
     hovertemplate: `%{customdata[1]}<br>${errors}<br>%{fullData.name}<extra></extra>`,
   };
@@ -99,7 +102,7 @@ const drawIn = (target) => (data) => {
     line(say("output = {factor} x input", { factor }), factor, "dot", range),
   ];
   if (limit) lines.push({ ...line(say("limit of output errors {value}", { value: error(limit) }), 1, "dash", range), y: [limit, limit], x: range });
-  const traces = data.class_names.map((/** @type {string} */ name, /** @type {number} */ code) => points(data, name, code, range));
+  const traces = data.shown_names.map((/** @type {string} */ name, /** @type {number} */ code) => points(data, name, code, range));
   return react(target, [...lines, ...traces], {
     showlegend: true,
     legend: { orientation: "h", y: 1.02, yanchor: "bottom", x: 0 },

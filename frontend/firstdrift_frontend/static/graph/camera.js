@@ -27,7 +27,7 @@ export function zoomed(view, by, at) {
  */
 export function whole(picture, screen) {
   const room = 28;
-  const head = 44; // names of both sides
+  const head = 16;
   const k = within(Math.min(1, (screen.w - 2 * room) / picture.w, (screen.h - room - head) / picture.h));
   return { k, x: (screen.w - picture.w * k) / 2, y: head + Math.max(0, (screen.h - room - head - picture.h * k) / 2) };
 }
@@ -78,7 +78,7 @@ export function first(picture, both, screen) {
   const k = both ? Math.max(SMALL, Math.min(readable, (screen.w - 16) / both.w)) : readable;
   const fits = picture.w * k <= screen.w;
   const middle = both ? both.y + Math.min(both.h, 120) / 2 : 0;
-  const y = picture.h * k <= screen.h - 80 ? 52 : Math.min(52, screen.h * 0.45 - middle * k);
+  const y = picture.h * k <= screen.h - 48 ? 20 : Math.min(20, screen.h * 0.45 - middle * k);
   const centred = both && !fits ? (screen.w - both.w * k) / 2 - both.x * k : (screen.w - picture.w * k) / 2;
   return { k, x: both || fits ? centred : 24, y };
 }

@@ -25,6 +25,7 @@ export function minimap(around, element, frame, canvas, move) {
   function draw() {
     const { devicePixelRatio: dots } = window;
     const { clientWidth: w, clientHeight: h } = element;
+    if (!w) return;
     element.width = w * dots;
     element.height = h * dots;
     const { w: width, h: height } = canvas.size;

@@ -5,7 +5,7 @@ import { copy, explain, say, toast } from "../lib/notice.js";
 import { around, element } from "../lib/parts.js";
 import { zoomed } from "./camera.js";
 import { savePng, saveSvg } from "./export.js";
-import { askAhead, begin, canvas, choose, draw, go, look, model, selected, selectedBox, showMore, showWhole, toggle, write, zoom } from "./view.js";
+import { askAhead, begin, canvas, choose, draw, go, look, model, selected, selectedBox, showMore, showWhole, toggle, toggleMap, write, zoom } from "./view.js";
 import { step } from "./walk.js";
 
 const ZOOM = 1.25;
@@ -157,6 +157,7 @@ const ACTIONS = {
   "zoom-in": () => zoom(ZOOM),
   "zoom-out": () => zoom(1 / ZOOM),
   whole: showWhole,
+  map: toggleMap,
   svg: () => saveSvg(canvas, names(), fileName()),
   png: () => savePng(canvas, names(), fileName()),
 };

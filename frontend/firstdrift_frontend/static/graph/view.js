@@ -1,6 +1,7 @@
 // What is seen of a graph, and what changes it: modules that are opened and closed, another selected box, another part.
 
 import { fetchData, lastOf, request } from "../lib/http.js";
+import { recall, remember } from "../lib/memory.js";
 import { explain, say, toast } from "../lib/notice.js";
 import { element } from "../lib/parts.js";
 import { followRow } from "../lib/tabs.js";
@@ -20,6 +21,24 @@ export const model = new Model(data.layers);
 export const canvas = new Canvas(stage, /** @type {SVGSVGElement} */ (/** @type {unknown} */ (element("canvas"))), data.words);
 const [small, frame] = element("minimap").children;
 const map = minimap(element("minimap"), /** @type {HTMLCanvasElement} */ (small), /** @type {HTMLElement} */ (frame), canvas, look);
+
+const ROOM = 900; // px: where the stage is narrower, the mini map would lie over boxes of the target
+
+/** @param {boolean} isShown */
+function showMap(isShown) {
+  element("minimap").hidden = !isShown;
+  document.querySelector("[data-graph=map]")?.setAttribute("aria-pressed", String(isShown));
+}
+
+showMap((recall("localStorage", "minimap") ?? (stage.clientWidth < ROOM ? "closed" : "open")) === "open");
+
+/** Open or close the mini map, and remember it. */
+export function toggleMap() {
+  const isShown = element("minimap").hasAttribute("hidden");
+  remember("localStorage", "minimap", isShown ? "open" : "closed");
+  showMap(isShown);
+  map.draw();
+}
 
 /** @type {{row: number | null}} */
 export const selected = { row: data.row };

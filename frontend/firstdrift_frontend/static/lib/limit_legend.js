@@ -12,7 +12,7 @@ export function span(className, ...content) {
 }
 
 /** @param {string} name */
-const ramp = (name) => Object.assign(document.createElement("i"), { className: name });
+export const ramp = (name) => Object.assign(document.createElement("i"), { className: name });
 
 /**
  * Make the legend of the shades: the errors at their ends and at the limit, or what passes and what fails.

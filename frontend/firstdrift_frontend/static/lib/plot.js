@@ -174,6 +174,13 @@ export function error(value) {
   return `${written}\u00a0%`;
 }
 
+/**
+ * Write an error by what it comes from: statistics give lower bounds.
+ * @param {unknown} value
+ * @param {string} from
+ */
+export const errorFrom = (value, from) => `${from === "statistics" && typeof value === "number" && value !== 0 ? "≥ " : ""}${error(value)}`;
+
 /** @param {number} value @returns a power of ten as axes have it: "1 %", "1e-4 %" */
 const errorAtAxis = (value) => error(value).replace(/\.0+(?=[e\u00a0])|(\.0*[1-9])0+(?=\u00a0)/, "$1");
 
