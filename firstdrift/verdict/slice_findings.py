@@ -25,7 +25,7 @@ from firstdrift.verdict.token_of_row import worst_token
 from firstdrift.verdict.tree import TreeRow
 from firstdrift.verdict.worst_part import around_all, is_any_part, named_parts, node_of_worst_part, worst_part
 
-_WITHOUT_NUMBER: Final = {
+WITHOUT_NUMBER: Final = {
     "class.one_sided_gradient": Basis.GRADIENTS,
     ENTERED.name: Basis.OPERATORS,
     "class.shape": Basis.SHAPES,
@@ -101,7 +101,7 @@ def _confidence(evidence: Evidence, row: TreeRow, at: int | None, classified: Cl
         if excess is None or by_weight is None or by_weight.margin > 1:
             excess = by_weight
     elif classified.node_class is NodeClass.STRUCTURE_DIFFERS:
-        return confidence_in(_WITHOUT_NUMBER.get(classified.rule or "", Basis.STRUCTURE), None)
+        return confidence_in(WITHOUT_NUMBER.get(classified.rule or "", Basis.STRUCTURE), None)
     is_modelled = classified.rule != SOURCE.name or not is_without_model(evidence, row)
     return confidence_in(basis_of(kind, by_peers=classified.by_peers, is_modelled=is_modelled), excess)
 

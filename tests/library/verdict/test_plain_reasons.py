@@ -5,10 +5,12 @@ from library.verdict.made_slices import Call, judge, make
 from library.verdict.test_gain import by_statistics
 from messages import outlines
 
-from firstdrift.verdict.confidence import Basis
+from firstdrift.verdict.classes import ALL_CLASS_RULES, ENTERED
+from firstdrift.verdict.confidence import Basis, confidence_in
 from firstdrift.verdict.judgement import Finding, NodeClass
 from firstdrift.verdict.pair_error import size
 from firstdrift.verdict.shown_classes import shown_class
+from firstdrift.verdict.slice_findings import WITHOUT_NUMBER
 from firstdrift.wording.message import Message
 from firstdrift.wording.text import text_of
 
@@ -69,3 +71,11 @@ def test_what_a_finding_without_a_number_rests_on_goes_by_its_rule() -> None:
     argument = judge(BEFORE, Call(LINEAR, inputs=[0.0, (1.0, 2.0)], outputs=[0.5])).first.confidence
     assert argument is not None
     assert argument.basis is Basis.STRUCTURE
+
+
+def test_every_rule_of_another_structure_says_what_its_finding_rests_on() -> None:
+    others = {rule.name for rule in ALL_CLASS_RULES if rule.node_class is NodeClass.STRUCTURE_DIFFERS}
+    assert WITHOUT_NUMBER.keys() | {"class.argument"} == others | {ENTERED.name}
+    assert WITHOUT_NUMBER["class.one_sided_gradient"] is Basis.GRADIENTS
+    said = confidence_in(Basis.GRADIENTS, None).said
+    assert said.arguments["basis"] == Message.of("confidence.basis_gradients")
