@@ -142,6 +142,7 @@ def problem_objects(problems: Iterable[Problem]) -> list[dict[str, Any]]:
 def placed_object(found: InputDifference | Overflow | SystematicDifference) -> dict[str, Any]:
     """Describe what was found in a slice: an input that differs, an overflow, what all of it has."""
     fields = asdict(found)
+    fields.pop("pair", None)  # a number of this run alone
     return coordinates_object(fields.pop("coordinates")) | fields
 
 
