@@ -16,6 +16,14 @@ BY_RULE: Final = {
 }
 """The class that is shown, by the rule that decided."""
 
+OF_CLASS: Final = {
+    "begins inside": "propagated",
+    "from other ranks": "propagated",
+    "argument differs": "structure differs",
+    "gradient missing": "structure differs",
+}
+"""The class that a node has, by the one that is shown in its place."""
+
 SHOWN_ALONE: Final = (*BY_RULE.values(),)
 """Classes that are shown, and are no classes of the verdict."""
 

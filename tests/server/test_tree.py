@@ -13,7 +13,7 @@ from starlette.datastructures import QueryParams
 from firstdrift.catalogue.comparisons.outline import CLASSES, DIRECTIONS, KINDS, VERDICTS, WAYS, Outline
 from firstdrift.errors import NotInCatalogueError, SettingsError
 from firstdrift.verdict.judgement import NodeClass
-from firstdrift.verdict.shown_classes import BY_RULE, SHOWN_ALONE
+from firstdrift.verdict.shown_classes import BY_RULE, OF_CLASS, SHOWN_ALONE
 from firstdrift_server.tree.state import TreeState, read_rows, write_rows
 from firstdrift_server.tree.view import CHUNK, CHUNKS, MOST_ROWS, pieces_asked_for
 from firstdrift_server.tree.visible import (
@@ -416,13 +416,14 @@ def test_classes_are_counted_and_filtered_by_as_they_are_shown() -> None:
     propagated = CLASSES.index(NodeClass.PROPAGATED)
     outline = small_outline(
         node_class=[propagated] * 3 + [CLASSES.index(NodeClass.CLEAN)] * 2,
-        way=[0, -1, 1, -1, -1],
+        way=[SHOWN_ALONE.index("begins inside"), -1, SHOWN_ALONE.index("from other ranks"), -1, -1],
         own=[True] * 5,
     )
     counts = facets(outline)["class"]
     shown = {name: count for name, count in counts.items() if count}
     assert shown == {"propagated": 1, "begins inside": 1, "from other ranks": 1, "clean": 2}
     assert [BY_RULE[way] for way in WAYS] == list(SHOWN_ALONE)
+    assert list(OF_CLASS) == list(SHOWN_ALONE)
     for name, row in (("begins inside", 0), ("propagated", 1), ("from other ranks", 2)):
         state = TreeState.read(QueryParams(urlencode({"class": name})))
         assert np.flatnonzero(view_tree(outline, state).matching).tolist() == [row]

@@ -20,8 +20,8 @@ from firstdrift.catalogue.comparisons.tree import row_fields
 from firstdrift.catalogue.packing import pack, unpack_arrays, unpack_fields
 from firstdrift.catalogue.tables import BAD, RowBlockEntry, SlicePairEntry
 from firstdrift.model.node import Direction, NodeKind
-from firstdrift.verdict.classes import FROM_OTHER_RANKS, INSIDE
 from firstdrift.verdict.judgement import ORIGINS, NodeClass, Verdict
+from firstdrift.verdict.shown_classes import BY_RULE
 
 Integers = npt.NDArray[np.int32]
 Codes = npt.NDArray[np.int8]
@@ -29,8 +29,8 @@ Floats = npt.NDArray[np.float64]
 Flags = npt.NDArray[np.bool_]
 
 VERDICTS, CLASSES, KINDS, DIRECTIONS = tuple(Verdict), tuple(NodeClass), tuple(NodeKind), tuple(Direction)
-WAYS = (INSIDE.name, FROM_OTHER_RANKS.name)
-"""Rules that tell how the error of what is propagated came to it."""
+WAYS = tuple(BY_RULE)
+"""Rules that say of a class in which way a node has it."""
 LEVELS = ("medium", "high", "critical")
 """Of overflow, as `firstdrift.verdict.judgement.Overflow` has them."""
 

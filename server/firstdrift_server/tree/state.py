@@ -24,8 +24,7 @@ from firstdrift.catalogue.comparisons.outline import (
 )
 from firstdrift.errors import SettingsError
 from firstdrift.groups import known_items
-from firstdrift.verdict.judgement import NodeClass
-from firstdrift.verdict.shown_classes import BY_RULE
+from firstdrift.verdict.shown_classes import BY_RULE, OF_CLASS
 from firstdrift.wording.message import Message
 from firstdrift_server.parts.tree_row import UNMATCHED
 from firstdrift_server.validation import read_number
@@ -35,9 +34,10 @@ SHOWN_CLASSES = (*map(str, CLASSES), *(BY_RULE[way] for way in WAYS))
 
 
 def _place_of_class(shown: str) -> float:
-    """Order them as the verdict does, and what is propagated in one way or another side by side."""
-    place = SHOWN_CLASSES.index(shown)
-    return CLASSES.index(NodeClass.PROPAGATED) + 0.5 if place >= len(CLASSES) else place
+    """Order them as the verdict does, and in which way a node has its class after that class."""
+    if shown in OF_CLASS:
+        return SHOWN_CLASSES.index(OF_CLASS[shown]) + 0.5
+    return SHOWN_CLASSES.index(shown)
 
 
 CHOICES: Mapping[str, tuple[str, ...]] = {
