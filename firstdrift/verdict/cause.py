@@ -76,8 +76,13 @@ def with_values(origin: Finding, shown: Reasons) -> Finding:
     telling = (one for one in shown if not _is_size_alone(one))
     signs = (*origin.cause, *(_as_line(origin, one) or _of_weight(origin, one) for one in telling))
     cause = tuple(sorted(signs, key=lambda sign: _PLACE.get(sign.id, 1)))
-    reasons = (*origin.reasons, *filter(_is_size_alone, shown))
+    reasons = (*_settled(origin.reasons, cause), *filter(_is_size_alone, shown))
     return replace(origin, shown=shown, cause=cause, reasons=reasons)
+
+
+def _settled(reasons: Reasons, cause: Reasons) -> Reasons:
+    """Leave out what might be, where the cause is known."""
+    return tuple(reason for reason in reasons if not (cause and reason.id == "reason.order_of_weights"))
 
 
 def _is_size_alone(shown: Message) -> bool:
@@ -107,7 +112,7 @@ def with_causes(judged: SliceJudgement) -> SliceJudgement:
         return judged
     rows = list(judged.rows)
     for index, cause in signs.items():
-        rows[index] = replace(rows[index], reasons=(*rows[index].reasons, *cause))
+        rows[index] = replace(rows[index], reasons=(*_settled(rows[index].reasons, cause), *cause))
     return replace(judged, rows=tuple(rows))
 
 

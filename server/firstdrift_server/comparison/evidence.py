@@ -24,7 +24,8 @@ class Bar(Struct, frozen=True):
     """An error of the node.
 
     Attributes:
-        of: "input", "weight", "output", or "end": the largest or smallest element of the weight.
+        of: "input", "weight", "output"; "end": the largest or smallest element of the weight; "unexplained":
+            an input that nothing recorded explains, of the node or of one inside it.
         share: how far its bar reaches, 0 to 1, by the logarithm of the error.
         is_beyond: whether it is more than its limit, or no finite number.
         limit_share: where its limit lies; None if it has none.
@@ -65,9 +66,9 @@ def evidence_of(session: Session, comparison: Comparison, slices: Sequence[Slice
     if finding is None or here is None:
         return None
     sure = finding.confidence
-    limit, limit_of = (None, None) if sure is None else (sure.limit, sure.of)
+    limit, limit_of = (None, None) if sure is None else (sure.limit, _named(sure))
     rows, kinds = rows_with_kinds(session, here.id, {finding.row}, ())
-    errors = [*_errors(rows[finding.row]), *_of_end(sure)]
+    errors = [*_errors(rows[finding.row]), *_of_its_own(sure)]
     ends = ends_of(seconds(errors), limit)
     return Evidence(
         bars=tuple(bar(of, error, limit if limit_of in {None, of} else None, ends) for of, error in errors),
@@ -98,11 +99,19 @@ def _errors(row: Row) -> list[tuple[str, float]]:
     return [(of, error) for of, error in found if error is not None]
 
 
-def _of_end(sure: Confidence | None) -> list[tuple[str, float]]:
-    """Return by how much an end of a weight is off, where that decided."""
-    if sure is None or sure.of is not Quantity.END or sure.margin is None or sure.limit is None:
+_NAMES: Final = {Quantity.END: "end", Quantity.INPUT: "unexplained"}
+"""The bars of what has a limit, but is no error of the node as a whole."""
+
+
+def _named(sure: Confidence) -> str | None:
+    return None if sure.of is None else _NAMES.get(sure.of, sure.of.value)
+
+
+def _of_its_own(sure: Confidence | None) -> list[tuple[str, float]]:
+    """Return what decided and how far it is off, where that is no error of the node as a whole."""
+    if sure is None or sure.of not in _NAMES or sure.margin is None or sure.limit is None:
         return []
-    return [(sure.of.value, sure.margin * sure.limit)]
+    return [(_NAMES[sure.of], sure.margin * sure.limit)]
 
 
 def _share(error: float, ends: tuple[float, float]) -> float:

@@ -240,3 +240,11 @@ def test_a_weight_of_one_number_is_tied_to_none() -> None:
     ones = np.ones_like(FIRST)
     first, *_ = judge(*layers((ones, FIRST), (ones, ones))).said.origins
     assert not any(sign.id == "cause.tied" for sign in first.cause)
+
+
+@pytest.mark.parametrize("is_known", [False, True])
+def test_what_might_be_is_said_only_where_the_cause_is_not_known(*, is_known: bool) -> None:
+    might = Message("reason.order_of_weights")
+    origin = replace(finding("output.0", NodeClass.SOURCE), reasons=(might,))
+    shown = Message.of("shown.statistics", tensor="output.0", hint=Message("hint.signs_by_statistics"))
+    assert with_values(origin, (shown,) if is_known else ()).reasons == (() if is_known else (might,))
