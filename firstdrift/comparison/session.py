@@ -209,7 +209,8 @@ class ComparisonSession:
                     position, judged, planned, measured, is_first=not context.has_origins
                 )
                 judged = with_causes(looked_at)
-            judged = self._look_at_input(position, judged, planned, measured)
+            if context.are_alike:
+                judged = self._look_at_input(position, judged, planned, measured)
         self._storage.keep(position, SliceResult(planned.plan, planned.rows, measured, judged), clock)
         self.clock.add(clock.seconds)
         return without_details(judged)
@@ -242,7 +243,7 @@ class ComparisonSession:
     def _look_at_input(
         self, position: int, judged: SliceJudgement, planned: Planned, measured: Sequence[Measurement]
     ) -> SliceJudgement:
-        """Say what the values of an input that differs show."""
+        """Say what the values of the first input that differs show."""
         difference = judged.input_difference
         if difference is None or difference.pair is None:
             return judged

@@ -162,6 +162,19 @@ def test_an_input_of_the_model_that_differs_says_how_where_that_is_more_than_its
     assert (hint.id in ids_of(differs.reason)) is (hint is SHIFTED)
 
 
+def test_of_many_inputs_that_differ_the_first_is_looked_at() -> None:
+    ids = np.arange(32).reshape(2, 16)
+    call = Call("Functional.embedding.0.forward", inputs=[(ids, ids[::-1])], outputs=[0.5])
+    storage = Tokens()
+    storage.made = [make(call, coordinates=Coordinates(token=number)) for number in (0, 1, 2)]
+    session = ComparisonSession(storage)
+    session.run((0, 2))
+    said = [
+        judged.input_difference.reason.id for judged in session.judged.values() if judged.input_difference
+    ]
+    assert said == ["input.shown", "input.differs_by"]
+
+
 def test_what_was_said_before_and_still_holds_is_not_judged_anew() -> None:
     first = Tokens(1e-7, 1e-7, 1e-7)
     before = ComparisonSession(first)
