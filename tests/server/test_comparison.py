@@ -355,3 +355,10 @@ def test_the_finding_shows_error_in_and_out_against_the_limit_and_what_to_dump_n
     assert config is not None
     assert json.loads(unescape(config[1]))["task"] == "tensor"
     assert "capture-config" not in of_tokens  # whose values were saved
+
+
+def test_points_of_a_picture_are_named_in_plain_text(client: TestClient) -> None:
+    for comparison in (STATISTICS, TOKENS):
+        labels = re.findall(r'class="point[^"]*"[^>]*aria-label="([^"]*)"', page(client, f"/c/{comparison}"))
+        assert labels
+        assert not [label for label in labels if "data" in label or "&lt;" in label]
