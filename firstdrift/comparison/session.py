@@ -228,13 +228,10 @@ class ComparisonSession:
         first = (judged.own_origins or judged.origins)[0]
         shown: Messages = ()
         for at in dict.fromkeys(known((first.entered, judged.rows[first.row].worst_pair))):
-            of_statistics = measured[at].kind is MeasurementKind.STATISTICS
-            if tells_cause(shown) or not (is_first or of_statistics):
+            if tells_cause(shown) or not (is_first or measured[at].kind is MeasurementKind.STATISTICS):
                 break
             found = self._storage.shown(position, planned.plan.pairs[at], measured[at])
             shown = most_telling(shown, seen_from(first, at, found, planned.label_of(at)))
-            if of_statistics:
-                break
         if not shown:
             return judged
         seen = with_values(first, shown)

@@ -32,7 +32,10 @@ def _by_statistics(pair: TensorPair, measured: Measurement) -> Messages:
     sides = measured.golden, measured.target
     roundoff = roundoff_of(pair, measured)
     says = (
-        constant_of(*sides) or factor_of(*sides, roundoff) or dropout_of(*sides, roundoff) or signs_of(*sides)
+        constant_of(*sides)
+        or factor_of(*sides, roundoff)
+        or dropout_of(*sides, roundoff)
+        or signs_of(*sides, roundoff)
     )
     if says is None and pair.role is Role.OUTPUT:
         says = rounding_of(*sides, roundoff)

@@ -73,11 +73,23 @@ def with_values(origin: Finding, shown: Reasons) -> Finding:
 
     How large the difference is, and no more, is evidence, but no cause.
     """
-    telling = (one for one in shown if not _is_size_alone(one))
+    telling = (one for one in shown if not _is_size_alone(one) and _may_be_the_cause(origin, one))
     signs = (*origin.cause, *(_as_line(origin, one) or _of_weight(origin, one) for one in telling))
     cause = tuple(sorted(signs, key=lambda sign: _PLACE.get(sign.id, 1)))
     reasons = (*_settled(origin.reasons, cause), *filter(_is_size_alone, shown))
     return replace(origin, shown=shown, cause=cause, reasons=reasons)
+
+
+def _may_be_the_cause(origin: Finding, shown: Message) -> bool:
+    """Tell whether what values show is a cause: outputs, and trained weights, differ in a low rank anyway."""
+    of_rank = any(hint.id == "hint.low_rank" for hint in _hints(shown))
+    is_loaded = origin.node_class is NodeClass.WEIGHTS_DIFFER and not origin.coordinates.step
+    return is_loaded or not of_rank
+
+
+def _hints(shown: Message) -> Iterator[Message]:
+    hints = shown.arguments.get("hints") or (shown.arguments.get("hint"),)
+    return (hint for hint in hints if isinstance(hint, Message)) if isinstance(hints, tuple) else iter(())
 
 
 def _settled(reasons: Reasons, cause: Reasons) -> Reasons:
@@ -95,8 +107,8 @@ def _is_size_alone(shown: Message) -> bool:
 
 def seen_from(origin: Finding, pair: int, shown: Reasons, node: str) -> Reasons:
     """Say of what values show whose tensor they are, where that is another node's than the finding's."""
-    if pair != origin.entered:
-        return shown
+    if pair != origin.entered:  # which of the two is off, and by how much, the input tells better
+        return shown if origin.entered is None or tells_cause(shown) else ()
     return tuple(Message.of(one.id, **{**one.arguments, "tensor": _of_node(one, node)}) for one in shown)
 
 

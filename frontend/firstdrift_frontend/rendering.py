@@ -19,8 +19,8 @@ from msgspec.structs import asdict
 from firstdrift.paths import encodable, printable, spelt
 from firstdrift.strict_json import to_json
 from firstdrift.verdict.amplified_by import amplified_by
-from firstdrift.verdict.judgement import InputDifference
-from firstdrift.verdict.shown_classes import shown_class
+from firstdrift.verdict.judgement import InputDifference, NodeClass
+from firstdrift.verdict.shown_classes import SHOWN_ALONE, shown_class
 from firstdrift.wording.message import VERBATIM, Message
 from firstdrift.wording.phrases import holds
 from firstdrift.wording.text import Piece, pieces_of, rule_text, text_of, word
@@ -122,6 +122,7 @@ def _environment(language: str, *, spells: bool = False) -> Environment:
         "modules": assets.modules,
         "metrics": METRICS,
         "shown_class": shown_class,
+        "class_words": {name: word("node_class", name, language) for name in (*NodeClass, *SHOWN_ALONE)},
         "amplified_by": amplified_by,
         "plotly": f"/static/{assets.plotly_build()}/plotly.min.js",
     }

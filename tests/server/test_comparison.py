@@ -16,6 +16,9 @@ from messages import like, stated
 from working import wait_until, worker
 
 from firstdrift.catalogue.comparisons.charts import LayerErrors, NodeErrors
+from firstdrift.verdict.judgement import NodeClass
+from firstdrift.verdict.shown_classes import SHOWN_ALONE
+from firstdrift_frontend import STATIC
 from firstdrift_server.app import create_app
 from firstdrift_server.comparison.scatter import RANDOM, WORST, choose
 from firstdrift_server.settings import settings_from
@@ -362,3 +365,14 @@ def test_points_of_a_picture_are_named_in_plain_text(client: TestClient) -> None
         labels = re.findall(r'class="point[^"]*"[^>]*aria-label="([^"]*)"', page(client, f"/c/{comparison}"))
         assert labels
         assert not [label for label in labels if "data" in label or "&lt;" in label]
+
+
+def test_every_class_that_is_shown_has_a_word_and_a_look_in_charts(client: TestClient) -> None:
+    words = re.search(r'id="chart-words">(.*?)</script>', page(client, f"/c/{STATISTICS}"), re.DOTALL)
+    assert words is not None
+    shown = {*map(str, NodeClass), *SHOWN_ALONE}
+    assert shown <= json.loads(words[1]).keys()
+    looks = (
+        (STATIC / "comparison" / "scatter.js").read_text("utf-8").split("const LOOKS = {")[1].split("};")[0]
+    )
+    assert shown - {"unmatched"} == set(re.findall(r'^  "?([a-z -]+?)"?:', looks, re.MULTILINE))

@@ -16,6 +16,7 @@ from sqlalchemy.orm import Session
 from firstdrift.catalogue.blocks import contents
 from firstdrift.catalogue.comparisons.kept import KeptRow
 from firstdrift.catalogue.comparisons.patterns import names_matching
+from firstdrift.catalogue.comparisons.slice_pairs import judgement_of
 from firstdrift.catalogue.comparisons.tree import row_fields
 from firstdrift.catalogue.packing import pack, unpack_arrays, unpack_fields
 from firstdrift.catalogue.tables import BAD, RowBlockEntry, SlicePairEntry
@@ -47,7 +48,8 @@ class Outline(Struct, frozen=True, eq=False):
         origin: an error begins at it.
         unmatched: one side is missing.
         output_error: worst error of its outputs; NaN where none is known.
-        amplification: output error over input error; NaN where it is not known.
+        amplification: output error over input error; NaN unless the latter is above one rounding
+            (`firstdrift.verdict.amplified_by`).
         overflow: place in LEVELS; -1 where all values are finite, or not finite on both sides.
         way: place in WAYS of the rule that decided; -1 where another did.
         own: something can be said of the node itself: tensors of it were compared, or an error begins at it.
@@ -79,9 +81,9 @@ def load_outline(session: Session, slice_pair: int) -> Outline:
     blocks = [content for _, content in contents(session, _ROWS, slice_pair)] or [pack(KeptRow, ())]
     arrays = (unpack_arrays(KeptRow, block, _READ) for block in blocks)
     columns = list(map(np.concatenate, zip(*arrays, strict=True)))
-    parent, last, order, verdict, node_class, kind, direction, match, output_error, amplification, pair = (
-        columns
-    )
+    parent, last, order, verdict, node_class, kind, direction, match, *errors, pair = columns
+    input_error, output_error, amplification = errors
+    says_something = np.isfinite(input_error) & (input_error > judgement_of(session, slice_pair).roundoff)
     origin = np.isin(node_class, [CLASSES.index(known) for known in ORIGINS])
     return Outline(
         parent=parent.astype(np.int32),
@@ -95,7 +97,7 @@ def load_outline(session: Session, slice_pair: int) -> Outline:
         origin=origin,
         unmatched=match < 0,
         output_error=output_error,
-        amplification=amplification,
+        amplification=np.where(says_something, amplification, np.nan),
         overflow=_overflow(session, slice_pair, len(parent)),
         own=origin | (pair >= 0),
         way=_ways(blocks),
@@ -113,7 +115,7 @@ _ROWS = RowBlockEntry.__table__
 _READ = (
     *("tree.parent", "tree.last", "tree.order", "judgement.verdict", "judgement.node_class"),
     *("tree.kind", "tree.direction", "tree.match"),
-    *("judgement.output_error", "judgement.amplification", "first_pair"),
+    *("judgement.input_error", "judgement.output_error", "judgement.amplification", "first_pair"),
 )
 """The fields of rows that an outline takes."""
 

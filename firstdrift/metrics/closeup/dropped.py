@@ -9,6 +9,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from firstdrift.metrics.closeup.hint import Hint, HintKind
+from firstdrift.metrics.closeup.linear import EXPLAINS
 from firstdrift.metrics.closeup.sample import Sample
 from firstdrift.metrics.dtypes import Floats
 from firstdrift.wording.message import Message
@@ -16,6 +17,9 @@ from firstdrift.wording.phrases import side_named
 
 _ROUNDINGS: Final = 16.0
 """What was kept is off a multiple of the other side by so many roundings at most (relative L2)."""
+
+_MOST_OFF: Final = 0.05
+"""Likewise, however coarse the format is: of eight bits, anything is within some roundings."""
 
 _FEWEST: Final = 8
 _LEAST_SHARE: Final = 0.002
@@ -44,8 +48,8 @@ def dropped(sample: Sample, roundoff: float) -> Hint | None:
     x, y = sample.finite_pairs
     for side, other, before, after in (("target", "golden", x, y), ("golden", "target", y, x)):
         lost = _lost(before, after)
-        if lost is not None and lost.off <= _ROUNDINGS * roundoff:
-            says = _says(lost, side, other, _ROUNDINGS * roundoff)
+        if lost is not None and lost.off <= min(_ROUNDINGS * roundoff, _MOST_OFF, EXPLAINS * lost.before):
+            says = _says(lost, side, other, max(roundoff, lost.off))
             return Hint(HintKind.DROPPED, says, lost.before, lost.off)
     return None
 

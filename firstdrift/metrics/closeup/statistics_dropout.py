@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from firstdrift.metrics.measurement import SideSummary
+from firstdrift.model.tensor import ROUNDING
 from firstdrift.wording.message import Message
 from firstdrift.wording.phrases import side_named
 
@@ -23,17 +24,19 @@ _KURTOSIS: Final = 9.0
 _WRITTEN: Final = 2.0**-15
 """Statistics are written with some digits."""
 
-_ROUNDINGS: Final = 4.0
-"""What one factor makes of two elements is off by so many roundings at most."""
-
 
 def dropout_of(golden: SideSummary, target: SideSummary, roundoff: float) -> Message | None:
-    """Say of statistics that one side is the other after a dropout; None where they do not tell."""
+    """Say of statistics that one side is the other after a dropout; None where they do not tell.
+
+    In coarse formats, two ends grow by one factor by chance.
+    """
+    if roundoff > ROUNDING["float32"]:
+        return None
     for side, other, before, after in (
         ("target", "golden", golden, target),
         ("golden", "target", target, golden),
     ):
-        factor = _factor(before, after, max(_WRITTEN, _ROUNDINGS * roundoff))
+        factor = _factor(before, after)
         if factor is not None and factor > 1.0 and _has_norm_of_dropout(before, after, factor):
             sides = {"side": side_named(side), "other": side_named(other)}
             told = {"factor": factor, "root": math.sqrt(factor), "probability": 1.0 - 1.0 / factor}
@@ -41,12 +44,12 @@ def dropout_of(golden: SideSummary, target: SideSummary, roundoff: float) -> Mes
     return None
 
 
-def _factor(before: SideSummary, after: SideSummary, within: float) -> float | None:
+def _factor(before: SideSummary, after: SideSummary) -> float | None:
     """Return by which factor both ends were multiplied; None where they were not by one."""
     ends = list(_ratios(before, after))
     if len(ends) < 2:  # noqa: PLR2004 (both ends)
         return None
-    return ends[0] if abs(ends[0] - ends[1]) <= within * abs(ends[0]) else None
+    return ends[0] if abs(ends[0] - ends[1]) <= _WRITTEN * abs(ends[0]) else None
 
 
 def _ratios(before: SideSummary, after: SideSummary) -> Iterator[float]:

@@ -99,16 +99,18 @@ def _ratio(golden: float | None, target: float | None) -> float | None:
     return target / golden
 
 
-def signs_of(golden: SideSummary, target: SideSummary) -> Message | None:
-    """Say that some elements have the other sign: the norm and the largest size stay, the mean does not."""
-    if golden.mean is None or target.mean is None or not golden.size or not golden.known_norm:
+def signs_of(golden: SideSummary, target: SideSummary, roundoff: float) -> Message | None:
+    """Say that some elements have the other sign: the norm and the largest size stay, the mean does not.
+
+    Tools write statistics of coarse formats in these: that two norms are equal says little there.
+    """
+    if roundoff > ROUNDING["float32"]:
         return None
-    sizes = _largest(golden), _largest(target)
-    if sizes[0] is None or sizes[0] != sizes[1]:
+    sizes, moved = (_largest(golden), _largest(target)), _moved(golden, target)
+    if sizes[0] is None or sizes[0] != sizes[1] or moved is None or moved <= _MOVES:
         return None
-    norms = golden.known_norm, target.known_norm or 0.0
-    moved = abs(golden.mean - target.mean) * math.sqrt(golden.size)
-    if abs(norms[0] - norms[1]) > _SAME * norms[0] or moved <= _MOVES * norms[0]:
+    norms = _ratio(golden.known_norm, target.known_norm)
+    if norms is None or abs(norms - 1.0) > _SAME:
         return None
     return Message("hint.signs_by_statistics")
 
@@ -116,15 +118,24 @@ def signs_of(golden: SideSummary, target: SideSummary) -> Message | None:
 def rounding_of(golden: SideSummary, target: SideSummary, roundoff: float) -> Message | None:
     """Say of which format, coarser than the tensors' own, one rounding is enough for what statistics show."""
     norms, ends = _ratio(golden.known_norm, target.known_norm), _largest(golden)
-    if norms is None or ends is None:
+    moved = _moved(golden, target)
+    if norms is None or ends is None or moved is None:
         return None
     pairs = ((golden.maximum, target.maximum), (golden.minimum, target.minimum))
     farthest = max(math.inf if one is None or other is None else abs(one - other) for one, other in pairs)
     for format_ in ("float16", "bfloat16"):
         unit = ROUNDING[format_]
-        if unit > _COARSER * roundoff and abs(norms - 1.0) <= unit and farthest <= _FARTHEST * unit * ends:
+        is_enough = max(abs(norms - 1.0), moved) <= unit and farthest <= _FARTHEST * unit * ends
+        if unit > _COARSER * roundoff and is_enough:
             return Message.of("hint.like_rounding_by_statistics", format=format_)
     return None
+
+
+def _moved(golden: SideSummary, target: SideSummary) -> float | None:
+    """Return how far a mean moved, in norms of a tensor that has this mean everywhere."""
+    if golden.mean is None or target.mean is None or not golden.size or not golden.known_norm:
+        return None
+    return abs(golden.mean - target.mean) * math.sqrt(golden.size) / golden.known_norm
 
 
 def _largest(side: SideSummary) -> float | None:

@@ -248,3 +248,17 @@ def test_what_might_be_is_said_only_where_the_cause_is_not_known(*, is_known: bo
     origin = replace(finding("output.0", NodeClass.SOURCE), reasons=(might,))
     shown = Message.of("shown.statistics", tensor="output.0", hint=Message("hint.signs_by_statistics"))
     assert with_values(origin, (shown,) if is_known else ()).reasons == (() if is_known else (might,))
+
+
+@pytest.mark.parametrize(
+    ("node_class", "step", "is_cause"),
+    [(NodeClass.WEIGHTS_DIFFER, 0, True), (NodeClass.WEIGHTS_DIFFER, 1, False), (NodeClass.SOURCE, 0, False)],
+)
+def test_a_low_rank_is_the_cause_of_weights_that_no_step_trained(
+    node_class: NodeClass, step: int, *, is_cause: bool
+) -> None:
+    hint = Message.of("hint.low_rank", rank=2, most=64)
+    shown = (Message.of("shown.values", tensor="input.1", hints=(hint,)),)
+    origin = finding("input.1", node_class)
+    found = with_values(replace(origin, coordinates=replace(origin.coordinates, step=step)), shown)
+    assert bool(found.cause) is is_cause

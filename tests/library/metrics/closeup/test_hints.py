@@ -255,6 +255,31 @@ def test_what_an_adapter_adds_to_a_weight_has_a_low_rank(rank: int) -> None:
     assert (hint.kind, hint.says.arguments) == (HintKind.LOW_RANK, {"rank": rank, "most": 64})
 
 
+@pytest.mark.parametrize("rows", [[3, 20, 41, 60], [0]])
+def test_few_rows_that_differ_are_no_adapter(rows: list[int]) -> None:
+    weight = normal(64, 96)
+    target = changed(weight, rows, lambda part: part + normal(len(rows), 96, seed=4))
+    assert all(hint.kind is not HintKind.LOW_RANK for hint in asked(weight, target))
+
+
+def test_zeros_that_explain_nothing_of_an_error_are_not_named() -> None:
+    noise = 8 * SINGLE * normal(*X.shape, seed=2)
+    small = np.where(np.abs(X) < 1e-2, np.float32(1e-9), X)
+    target = np.where(small == np.float32(1e-9), np.float32(0.0), small * (1 + noise))
+    assert all(hint.kind is not HintKind.DROPPED for hint in asked(small, target.astype("float32")))
+
+
+@pytest.mark.parametrize("dtype", [ml_dtypes.float8_e4m3fn, ml_dtypes.float8_e5m2])
+def test_two_tensors_of_eight_bits_that_have_nothing_in_common_were_not_zeroed(dtype: type) -> None:
+    one, other = (0.003 * normal(128, 128, seed=seed) for seed in (1, 2))
+    pair = [side.astype(dtype) for side in (one, other)]
+    assert all(hint.kind is not HintKind.DROPPED for hint in asked(*pair, ROUNDING[np.dtype(dtype).name]))
+
+
+def test_an_id_is_no_multiple_of_another() -> None:
+    assert asked(np.array([[1]]), np.array([[7]])) == ()
+
+
 def test_any_other_weight_differs_in_full_rank() -> None:
     assert asked(normal(64, 96), normal(64, 96, seed=1)) == ()
 

@@ -112,7 +112,8 @@ def test_a_factor_is_known_through_coarse_rounding_that_does_not_hide_it() -> No
 def test_opposite_signs_of_some_keep_the_norm_and_the_largest_size(
     target: SideSummary, *, is_said: bool
 ) -> None:
-    assert (signs_of(GOLDEN, target) is not None) is is_said
+    assert (signs_of(GOLDEN, target, 2.0**-24) is not None) is is_said
+    assert signs_of(GOLDEN, target, 2.0**-10) is None  # whose norms are equal in eight bits only
 
 
 @pytest.mark.parametrize(
@@ -134,3 +135,8 @@ def test_the_finest_format_whose_rounding_is_enough_is_named(
 
 def test_no_format_is_named_that_is_no_coarser_than_the_tensors() -> None:
     assert rounding_of(GOLDEN, SideSummary(100, 3.0, -2.0, 0.1, 8.0004), 2.0**-10) is None
+
+
+@pytest.mark.parametrize("mean", [-0.5, None])
+def test_a_mean_that_moved_is_no_rounding(mean: float | None) -> None:
+    assert rounding_of(GOLDEN, SideSummary(100, 3.0, -2.0, mean, 8.0004), 2.0**-24) is None
