@@ -61,13 +61,17 @@ def hints(
     if error > BEYOND_ROUNDING * roundoff:
         causes = causes or _known(_throughout(golden, sample, roundoff) or moved(golden, target, fine))
         causes = causes or _in_a_part(sample, roundoff, heads)
-        causes = causes or _known(sign_flipped(sample), clipped(sample)) or _known(low_rank(sample))
+        causes = causes or _elsewhere(sample)
     return (*first, *(causes or _known(like_rounding(sample, error, roundoff))))
 
 
 def _throughout(golden: Array, sample: Sample, roundoff: float) -> Hint | None:
     is_whole = golden.dtype.kind in "biu"  # of two ids, one is often a multiple of the other
     return scaled(sample) or (None if is_whole else whole_multiple(sample)) or dropped(sample, roundoff)
+
+
+def _elsewhere(sample: Sample) -> list[Hint]:
+    return _known(sign_flipped(sample), clipped(sample)) or _known(low_rank(sample))
 
 
 def _equal(sample: Sample) -> Hint:

@@ -121,14 +121,19 @@ def rounding_of(golden: SideSummary, target: SideSummary, roundoff: float) -> Me
     moved = _moved(golden, target)
     if norms is None or ends is None or moved is None:
         return None
-    pairs = ((golden.maximum, target.maximum), (golden.minimum, target.minimum))
-    farthest = max(math.inf if one is None or other is None else abs(one - other) for one, other in pairs)
+    farthest = _farthest(golden, target)
     for format_ in ("float16", "bfloat16"):
         unit = ROUNDING[format_]
         is_enough = max(abs(norms - 1.0), moved) <= unit and farthest <= _FARTHEST * unit * ends
         if unit > _COARSER * roundoff and is_enough:
             return Message.of("hint.like_rounding_by_statistics", format=format_)
     return None
+
+
+def _farthest(golden: SideSummary, target: SideSummary) -> float:
+    """Return how far apart the largest, or the smallest, elements are; infinite where one is not known."""
+    ends = ((golden.maximum, target.maximum), (golden.minimum, target.minimum))
+    return max(math.inf if one is None or other is None else abs(one - other) for one, other in ends)
 
 
 def _moved(golden: SideSummary, target: SideSummary) -> float | None:
