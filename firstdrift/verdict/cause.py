@@ -36,19 +36,27 @@ from firstdrift.wording.phrases import side_named
 _SHOWN: Final = 6
 """More operators than this that one run alone calls inside a node are another implementation of it."""
 
-_PLACE: Final = {"cause.other_operator": 0, "cause.other_class": 0, "cause.calls": 2, "cause.after_inside": 2}
+_PLACE: Final = {
+    **dict.fromkeys(("cause.other_operator", "cause.other_class"), 0),
+    **dict.fromkeys(("cause.calls", "cause.after_inside", "cause.between"), 2),
+}
 """Where a sign stands among the others, which stand between."""
 
 
-def signs_of_row(evidence: Evidence, row: TreeRow, judged: RowJudgement) -> Reasons:
-    """Say of a row at which an error begins what its operators and its weights tell of the cause."""
+def signs_of_row(
+    evidence: Evidence, row: TreeRow, judged: RowJudgement, entered: int | None = None
+) -> Reasons:
+    """Say of a row at which an error begins what its operators and its weights tell of the cause.
+
+    The error may have entered through an input, of the row or of one inside it, that nothing recorded made.
+    """
     match judged.node_class:
         case NodeClass.SOURCE:
             called = tuple(_called_inside(evidence.rows, row))
             return (
                 *_other_operator(row),
                 *_other_class(evidence, row),
-                *(called or _after_inside(evidence, row, judged)),
+                *(called or _where_inside(evidence, row, judged, entered)),
             )
         case NodeClass.NON_FINITE:
             return tuple(_non_finite_weights(evidence, row))
@@ -186,14 +194,29 @@ def _called_inside(rows: Sequence[TreeRow], row: TreeRow) -> Iterator[Message]:
             yield Message.of("cause.calls", side=side_named(side), operators=tuple(called), node=row.label)
 
 
-def _after_inside(evidence: Evidence, row: TreeRow, judged: RowJudgement) -> Iterator[Message]:
-    """Say after which of the nodes inside a node it goes wrong, where all that were compared match."""
+def _where_inside(
+    evidence: Evidence, row: TreeRow, judged: RowJudgement, entered: int | None
+) -> Iterator[Message]:
+    """Say between which of the nodes inside a node it goes wrong, or after all of them, if they match."""
     rows, errors = evidence.rows[row.index + 1 : row.last + 1], evidence.errors
-    inside = [one for one in rows if one.direction is row.direction and errors[one.index].output is not None]
+    after = None if entered is None else evidence.row_of(entered)
+    inside = [
+        one
+        for one in rows
+        if one.direction is row.direction
+        and errors[one.index].output is not None
+        and (after is None or one.order < after.order)
+    ]
     worst = max((errors[one.index].output or 0.0 for one in inside), default=math.inf)
-    if worst * evidence.limits.factor < (judged.output_error or 0.0):
-        last = max(inside, key=attrgetter("order"))
+    limits, given = evidence.limits, judged.input_error or 0.0
+    matches = max(limits.floor * evidence.rounding, limits.factor * given)
+    if worst > matches or worst * limits.factor >= (judged.output_error or 0.0):
+        return
+    last = max(inside, key=attrgetter("order"))
+    if after is None:
         yield Message.of("cause.after_inside", last=last.label)
+    elif after is not row:
+        yield Message.of("cause.between", before=last.label, after=after.label)
 
 
 def _alone_inside(rows: Sequence[TreeRow], row: TreeRow) -> list[TreeRow]:

@@ -115,8 +115,10 @@ def _parameter_error(case: Case, pair: int) -> float:
     evidence = case.evidence
     if case.weights:
         return case.roundoff
-    trained = explained_by_training(evidence, pair)
     error = evidence.pair_errors[pair].value or 0.0
+    if evidence.measurements[pair].kind is DATA:  # whose values tell how far training took it
+        return max(error, case.roundoff)
+    trained = explained_by_training(evidence, pair)
     return max(error, case.roundoff, trained if math.isfinite(trained) else 0.0)
 
 

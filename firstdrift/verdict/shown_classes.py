@@ -2,6 +2,7 @@
 
 | class             | shown as                                                                              |
 | ----------------- | ------------------------------------------------------------------------------------- |
+| source            | unexplained input; else origin                                                        |
 | propagated        | origin inside; from other ranks                                                       |
 | structure differs | argument differs; gradient missing; else, of shapes and operators, as it is           |
 """
@@ -9,6 +10,7 @@
 from typing import Final
 
 BY_RULE: Final = {
+    "class.entered": "unexplained input",
     "class.inside": "begins inside",
     "class.from_other_ranks": "from other ranks",
     "class.argument": "argument differs",
@@ -17,6 +19,7 @@ BY_RULE: Final = {
 """The class that is shown, by the rule that decided."""
 
 OF_CLASS: Final = {
+    "unexplained input": "source",
     "begins inside": "propagated",
     "from other ranks": "propagated",
     "argument differs": "structure differs",
@@ -30,4 +33,5 @@ SHOWN_ALONE: Final = (*BY_RULE.values(),)
 
 def shown_class(node_class: str, rule: str | None = None) -> str:
     """Return the class that people are shown."""
-    return BY_RULE.get(rule or "", node_class)
+    shown = BY_RULE.get(rule or "", node_class)
+    return shown if OF_CLASS.get(shown) == node_class else node_class

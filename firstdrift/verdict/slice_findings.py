@@ -59,7 +59,7 @@ def finding_of_row(
         epoch=bisect_left(evidence.communications, row.order, key=attrgetter("order")),
         operator=_operator_beside_modules(evidence, row),
         golden_ranks=_golden_ranks(evidence),
-        cause=signs_of_row(evidence, row, judged),
+        cause=signs_of_row(evidence, row, judged, None if classified is None else classified.entered),
         entered=None if classified is None else classified.entered,
         confidence=None if classified is None else _confidence(evidence, row, at, classified),
     )

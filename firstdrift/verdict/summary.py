@@ -38,6 +38,9 @@ _OPTIMIZER: Final = "reason.optimizer"
 _TELLING: Final = frozenset({"reason.sum", VERBATIM})
 """Reasons that say which node it is: a sum has no name of its own, but what was added has."""
 
+_ENTERED: Final = frozenset({"reason.entered", "reason.entered_inside", "reason.entered_after"})
+"""Reasons that say that an input differs which nothing recorded explains."""
+
 _INPUTS_AGREE: Final = frozenset(
     {"reason.inputs_agree", "reason.equal_inputs", "reason.equal_given", "reason.other_numbers"}
 )
@@ -221,4 +224,6 @@ def _what(bad_node: Finding, judgements: Sequence[SliceJudgement]) -> Message:
         return Message.of("finding.flagged")  # by the rules of another tool, which do not ask what came in
     if bad_node.node_class is not NodeClass.SOURCE or reason.id in _INPUTS_AGREE:
         return what
+    if reason.id in _ENTERED:
+        return Message(f"finding.{reason.id.partition('.')[2]}")
     return reason if reason.id in _TELLING else Message.of("finding.output_first")

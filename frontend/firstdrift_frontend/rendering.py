@@ -277,7 +277,8 @@ def in_markdown(text: str) -> str:
 
 def in_line(text: str, *, plain: bool = True) -> str:
     """Keep a text on one line of Markdown and inside one cell of a table; plain text starts no markup."""
-    shown = printable(" ".join(text.splitlines())).replace("|", "\\|")
+    text = " ".join(text.splitlines()).replace(numbers.NO_BREAK, " ")
+    shown = printable(text).replace("|", "\\|")
     return _MARKUP.sub(r"\\\g<0>", shown) if plain else shown
 
 

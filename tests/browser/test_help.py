@@ -37,7 +37,7 @@ def test_legends_show_every_verdict_and_class_of_the_page(dashboard: Dashboard, 
         "all => all.map((one) => one.className)"
     )
     assert set(shown) <= set(known)
-    assert len(known) == 12
+    assert len(known) == 13
     dashboard.open("/c/1/s/0/tree")
     page.locator(".legend-menu summary").click()
     menu = page.locator(".legend-menu .menu-body")

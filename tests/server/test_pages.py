@@ -280,6 +280,16 @@ def test_a_number_is_bold_only_where_it_is_printed_differently(client: TestClien
     assert bold
 
 
+def test_what_is_copied_as_markdown_has_plain_spaces(client: TestClient) -> None:
+    for comparison in (1, 3):
+        copied = re.search(
+            r'<pre id="markdown" hidden>(.*?)</pre>', page(client, f"/c/{comparison}"), re.DOTALL
+        )
+        assert copied is not None
+        assert " %" in copied[1]
+        assert "xa0" not in copied[1]
+
+
 def test_no_two_metrics_of_a_tensor_are_called_the_same(client: TestClient) -> None:
     first = client.get("/api/v1/comparisons/3/slices/3/rows?count=1").json()["selected"]
     text = page(client, f"/c/3/s/3/n/{first}")

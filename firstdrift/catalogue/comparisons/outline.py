@@ -6,6 +6,7 @@ the rows themselves are looked up only for the window that is seen.
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -22,7 +23,7 @@ from firstdrift.catalogue.packing import pack, unpack_arrays, unpack_fields
 from firstdrift.catalogue.tables import BAD, RowBlockEntry, SlicePairEntry
 from firstdrift.model.node import Direction, NodeKind
 from firstdrift.verdict.judgement import ORIGINS, NodeClass, Verdict
-from firstdrift.verdict.shown_classes import BY_RULE
+from firstdrift.verdict.shown_classes import BY_RULE, OF_CLASS
 
 Integers = npt.NDArray[np.int32]
 Codes = npt.NDArray[np.int8]
@@ -100,14 +101,18 @@ def load_outline(session: Session, slice_pair: int) -> Outline:
         amplification=np.where(says_something, amplification, np.nan),
         overflow=_overflow(session, slice_pair, len(parent)),
         own=origin | (pair >= 0),
-        way=_ways(blocks),
+        way=_ways(blocks, node_class),
     )
 
 
-def _ways(blocks: Iterable[bytes]) -> Codes:
+def _ways(blocks: Iterable[bytes], node_class: Codes) -> Codes:
     rules = chain.from_iterable(unpack_fields(KeptRow, block, ["judgement.rule"])[0] for block in blocks)
-    return np.fromiter((_CODE_OF_WAY.get(rule, -1) for rule in rules), np.int8)
+    ways = np.fromiter((_CODE_OF_WAY.get(rule, -1) for rule in rules), np.int8)
+    return np.where(_CLASSES_OF_WAYS[ways] == node_class, ways, -1).astype(np.int8)
 
+
+_CLASSES_OF_WAYS: Final = np.array([*(CLASSES.index(NodeClass(OF_CLASS[BY_RULE[way]])) for way in WAYS), -1])
+"""The class that a rule says more of; of the last one, none."""
 
 _CODE_OF_WAY: Mapping[str | None, int] = {way: code for code, way in enumerate(WAYS)}
 

@@ -12,6 +12,7 @@ from firstdrift.metrics.closeup.hint import Hint, HintKind
 from firstdrift.metrics.closeup.linear import EXPLAINS
 from firstdrift.metrics.closeup.sample import Sample
 from firstdrift.metrics.dtypes import Floats
+from firstdrift.metrics.masks import masks
 from firstdrift.wording.message import Message
 from firstdrift.wording.phrases import side_named
 
@@ -46,6 +47,8 @@ class _Lost(NamedTuple):
 def dropped(sample: Sample, roundoff: float) -> Hint | None:
     """Say of which side elements were set to zero, if the others agree but for a factor."""
     x, y = sample.finite_pairs
+    if masks(x).any() or masks(y).any():  # what is masked on one side alone is no number that was lost
+        return None
     for side, other, before, after in (("target", "golden", x, y), ("golden", "target", y, x)):
         lost = _lost(before, after)
         if lost is not None and lost.off <= min(_ROUNDINGS * roundoff, _MOST_OFF, EXPLAINS * lost.before):

@@ -23,7 +23,7 @@ from firstdrift.metrics.closeup.hint import Hint, HintKind
 from firstdrift.metrics.closeup.linear import scaled, sign_flipped, whole_multiple
 from firstdrift.metrics.closeup.low_rank import low_rank
 from firstdrift.metrics.closeup.moved import moved
-from firstdrift.metrics.closeup.rounded import exactly_rounded, like_rounding
+from firstdrift.metrics.closeup.rounded import exactly_rounded, like_rounding, numbers_of
 from firstdrift.metrics.closeup.sample import Sample
 from firstdrift.metrics.dtypes import Array, Floats
 from firstdrift.wording.message import Message
@@ -62,12 +62,21 @@ def hints(
         causes = causes or _known(_throughout(golden, sample, roundoff) or moved(golden, target, fine))
         causes = causes or _in_a_part(sample, roundoff, heads)
         causes = causes or _elsewhere(sample)
-    return (*first, *(causes or _known(like_rounding(sample, error, roundoff))))
+    return (
+        *first,
+        *(causes or _of_rounding(sample, error, roundoff, is_one_dtype=golden.dtype == target.dtype)),
+    )
 
 
 def _throughout(golden: Array, sample: Sample, roundoff: float) -> Hint | None:
     is_whole = golden.dtype.kind in "biu"  # of two ids, one is often a multiple of the other
     return scaled(sample) or (None if is_whole else whole_multiple(sample)) or dropped(sample, roundoff)
+
+
+def _of_rounding(sample: Sample, error: float, roundoff: float, *, is_one_dtype: bool) -> list[Hint]:
+    size = like_rounding(sample, error, roundoff)
+    told = numbers_of(sample) if size is not None and is_one_dtype else None
+    return _known(told or size)
 
 
 def _elsewhere(sample: Sample) -> list[Hint]:

@@ -16,6 +16,7 @@ from firstdrift.metrics.closeup.linear import EXPLAINS
 from firstdrift.metrics.closeup.sample import Places
 from firstdrift.metrics.conversion import as_float64
 from firstdrift.metrics.dtypes import Array, Floats
+from firstdrift.metrics.masks import masks
 from firstdrift.wording.message import Message
 
 PLACES = 4096
@@ -177,7 +178,16 @@ def _take(array: Array, at: Places) -> Floats:
     taken = array[np.unravel_index(at, array.shape)] if array.ndim else array.reshape(1)
     found = np.empty(len(at))
     as_float64(taken, found)
-    return found
+    return _with_low_masks(found)
+
+
+def _with_low_masks(values: Floats) -> Floats:
+    """Let what masks be as low as others are large: the lowest number of a dtype outweighs all of them."""
+    masked = masks(values)
+    if not masked.any():
+        return values
+    others = np.abs(values[~masked & np.isfinite(values)])
+    return np.where(masked, -max(float(others.max(initial=0.0)), 1.0), values)
 
 
 def _error(target: Floats, golden: Floats) -> float | None:

@@ -38,6 +38,10 @@ Of formats of eight bits a rounding is as large as a fault: only where they are 
 _NEARLY_ALL: Final = 0.999
 _LOOKED_AT_FIRST: Final = 4096
 _FEWEST_CHANGED: Final = 0.05
+_FEWEST_NUMBERS: Final = 16
+_FEW: Final = 0.5
+"""So many numbers of one side, none of them 0, tell; of the other side, up to this share is of the format."""
+
 _LEAST, _MOST = 1 / 8, 4.0
 """Relative L2 error of a rounding, in roundings of a coarser format than that of the tensors."""
 
@@ -89,6 +93,28 @@ def like_rounding(sample: Sample, error: float, roundoff: float) -> Hint | None:
     return None
 
 
+def numbers_of(sample: Sample) -> Hint | None:
+    """Say that the values of one side alone are numbers of a coarser format, as if computed in that."""
+    x, y = (values[values != 0.0] for values in sample.finite_pairs)
+    if min(x.size, y.size) < _FEWEST_NUMBERS:
+        return None
+    for to in _OF_16_BITS:
+        golden, target = _share_of_numbers(to, x), _share_of_numbers(to, y)
+        for side, other, own, others in (
+            ("target", "golden", target, golden),
+            ("golden", "target", golden, target),
+        ):
+            if own >= _NEARLY_ALL and others <= _FEW:
+                sides = {"side": side_named(side), "other": side_named(other)}
+                return Hint(HintKind.ROUNDED, Message.of("hint.numbers_of", **sides, format=to.name))
+    return None
+
+
+def _share_of_numbers(to: "_Format", values: Floats) -> float:
+    with np.errstate(all="ignore"):
+        return float(np.mean(to.cut(values) == values))
+
+
 def _to(dtype: type) -> Callable[[Floats], Floats]:
     # By way of float32, as models do: from float64, results differ where both roundings meet a tie.
     return lambda values: values.astype(np.float32).astype(dtype).astype(np.float64)
@@ -122,3 +148,8 @@ _FORMATS: Final = (
     _Format("float8_e4m3fn", _to(ml_dtypes.float8_e4m3fn)),
     _Format("float8_e5m2", _to(ml_dtypes.float8_e5m2)),
 )
+
+_OF_16_BITS: Final = tuple(
+    to for name in ("bfloat16", "float16") for to in _FORMATS if to.name == name and not to.is_cut
+)
+"""Numbers of bfloat16 are of float16 as well where they are neither large nor small: it is asked first."""

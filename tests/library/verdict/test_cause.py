@@ -262,3 +262,23 @@ def test_a_low_rank_is_the_cause_of_weights_that_no_step_trained(
     origin = finding("input.1", node_class)
     found = with_values(replace(origin, coordinates=replace(origin.coordinates, step=step)), shown)
     assert bool(found.cause) is is_cause
+
+
+def test_what_entered_inside_arises_between_what_matches_and_the_node_that_it_entered() -> None:
+    around = "Module.attn.Attention.forward.0"
+    judged = make(
+        Call("Module.attn.kv.Linear.forward.0", around, inputs=[0.0], outputs=[0.0]),
+        Call("Module.attn.o.Linear.forward.0", around, inputs=[0.2], outputs=[0.2]),
+        Call(around, inputs=[0.0], outputs=[0.8]),
+    ).judge()
+    (first,) = judged.said.origins
+    assert (first.module, first.rule) == ("attn", "class.entered")
+    assert outlines(first.cause) == ["between kv o"]
+
+
+def test_what_is_off_inside_does_not_match() -> None:
+    judged = make(
+        Call("Functional.linear.0.forward", "Module.mlp.MLP.forward.0", inputs=[0.0], outputs=[0.1]),
+        Call("Module.mlp.MLP.forward.0", inputs=[0.0], outputs=[0.9]),
+    ).judge()
+    assert not any(sign.id == "cause.after_inside" for one in judged.said.origins for sign in one.cause)

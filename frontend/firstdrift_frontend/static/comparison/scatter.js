@@ -9,6 +9,7 @@ const figure = document.getElementById("scatter");
 /** @type {Record<string, [string, string]>} tone and symbol by class */
 const LOOKS = {
   source: ["error", "x"],
+  "unexplained input": ["error", "cross"],
   "weights differ": ["error", "diamond"],
   "non-finite": ["error", "star"],
   "argument differs": ["error", "square"],

@@ -276,6 +276,35 @@ def test_two_tensors_of_eight_bits_that_have_nothing_in_common_were_not_zeroed(d
     assert all(hint.kind is not HintKind.DROPPED for hint in asked(*pair, ROUNDING[np.dtype(dtype).name]))
 
 
+@pytest.mark.parametrize("dtype", ["float16", BF16])
+@pytest.mark.parametrize("side", ["golden", "target"])
+def test_what_one_side_computed_in_a_coarser_format_is_of_its_numbers(dtype: object, side: str) -> None:
+    one, other = normal(32, 64, seed=1), normal(64, 48, seed=2)
+    fine, coarse = one @ other, (one.astype(dtype) @ other.astype(dtype)).astype(dtype).astype("float32")
+    pair = {"golden": fine, "target": fine} | {side: coarse}
+    (hint,) = asked(pair["golden"], pair["target"])
+    assert gaps_of(hint.says, "hint.numbers_of") == {
+        "side": side_named(side),
+        "other": side_named("target" if side == "golden" else "golden"),
+        "format": np.dtype(dtype).name,
+    }
+
+
+def test_of_two_dtypes_one_is_of_coarser_numbers_anyway() -> None:
+    fine = normal(32, 64) @ normal(64, 48, seed=2)
+    coarse = (fine * (1 + 3e-4 * normal(32, 48, seed=3))).astype("float16")
+    assert all(hint.says.id != "hint.numbers_of" for hint in asked(fine, coarse))
+
+
+def test_what_masks_outweighs_nothing_where_values_are_looked_for() -> None:
+    scores, columns = normal(2, 4, 16, 16), np.arange(16)
+    lowest = np.float32(-3.4028235e38)
+    mask = np.where(columns[:, None] >= columns, np.float32(0.0), lowest)
+    later = np.where(columns[:, None] + 1 >= columns, np.float32(0.0), lowest)
+    assert gaps_of(asked(mask, later)[0].says, "hint.shifted_earlier") == {"far": 1, "axis": 0}
+    assert all(hint.kind is not HintKind.MOVED for hint in asked(scores + mask, scores + later))
+
+
 def test_an_id_is_no_multiple_of_another() -> None:
     assert asked(np.array([[1]]), np.array([[7]])) == ()
 
