@@ -25,12 +25,14 @@ test("each cell is as large as its error, and what has none says why", () => {
 });
 
 test("the cell of the first bad node says whether its own output fails", () => {
-  const said = { ...DATA, rules: "firstdrift", verdicts: [[0, 0, 1], [0, 2, null]], rows: [{ states: [] }, { states: [] }], classes: [[0, 0, 0], [1, 1, 0]], class_names: ["clean", "propagated"] };
+  const said = { ...DATA, rules: "firstdrift", verdicts: [[0, 0, 1], [0, 2, null]], rows: [{ states: [] }, { states: [] }], shown: [[0, 0, 0], [1, 1, 0]], shown_names: ["clean", "propagated"], limits: [[], []], kinds: [[], []] };
   document.getElementById = () => ({ dataset: { from: "data" } });
   state.cells = prepare(said);
   assert.deepEqual(describe([1, 0]).slice(2), ["the first bad node is inside; the output of the whole is within its limit"]);
   state.cells = prepare({ ...said, first: { row: 1, layer: 1 } });
   assert.deepEqual(describe([1, 1]).slice(2), ["error, propagated", "the first bad node is here"]);
+  state.cells = prepare({ ...said, limits: [[], [null, 0.2, null]], first: null });
+  assert.deepEqual(describe([1, 1]).slice(2), ["limit 20.0 %", "error, propagated"]);
   state.cells = prepare({ ...said, rules: "msprobe", first: null });
   assert.deepEqual(describe([1, 1]).slice(2), ["error"]);
 });
