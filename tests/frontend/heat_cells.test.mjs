@@ -32,7 +32,7 @@ test("the cell of the first bad node says whether its own output fails", () => {
   state.cells = prepare({ ...said, first: { row: 1, layer: 1 } });
   assert.deepEqual(describe([1, 1]).slice(2), ["error, propagated", "the first bad node is here"]);
   state.cells = prepare({ ...said, limits: [[], [null, 0.2, null]], first: null });
-  assert.deepEqual(describe([1, 1]).slice(2), ["limit 20.0 %", "error, propagated"]);
+  assert.deepEqual(describe([1, 1]).slice(2), ["limit 20.0\u00a0%", "error, propagated"]);
   state.cells = prepare({ ...said, rules: "msprobe", first: null });
   assert.deepEqual(describe([1, 1]).slice(2), ["error"]);
 });
