@@ -108,6 +108,11 @@ def leaves_unwritten(type_name: str) -> bool:
     return any(entry.unwritten for entry in _called(type_name))
 
 
+def overwrites(type_name: str) -> bool:
+    """Tell whether a call writes over what its first input holds."""
+    return any(entry.overwrites for entry in _called(type_name))
+
+
 def fills(type_name: str) -> bool:
     """Tell whether a call writes values such as -infinity on purpose."""
     return any(entry.fills for entry in _called(type_name))

@@ -48,7 +48,8 @@ class Operator(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
         embeds: it turns ids into vectors; `of_positions`: it is about positions, not tokens.
         commutative: its arguments may be exchanged.
         adds_as_well: it adds a second input to what it is called after.
-        fills: it writes values such as -infinity on purpose; `unwritten`: it leaves memory as it was.
+        fills: it writes values such as -infinity on purpose; `unwritten`: it leaves memory as it was;
+            `overwrites`: it writes into its first input.
         drops: it leaves out numbers by chance; `drops_elements`: each by itself, and scales the others.
         receives: what it gives comes from other ranks.
         sum_over_ranks: which part of the sum over all ranks each rank is given.
@@ -76,6 +77,7 @@ class Operator(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     adds_as_well: bool = False
     fills: bool = False
     unwritten: bool = False
+    overwrites: bool = False
     drops: bool = False
     drops_elements: bool = False
     receives: bool = False

@@ -28,6 +28,7 @@ from firstdrift.model.node import API
 from firstdrift.verdict.evidence import Evidence
 from firstdrift.verdict.exchanged_weights import exchanged
 from firstdrift.verdict.judgement import Finding, NodeClass, Reasons, RowJudgement, SliceJudgement
+from firstdrift.verdict.left_out_terms import left_out_term
 from firstdrift.verdict.tied_weights import tied_on_one_side
 from firstdrift.verdict.tree import TreeRow, classes_of
 from firstdrift.wording.message import Message
@@ -52,7 +53,8 @@ def signs_of_row(
     """
     match judged.node_class:
         case NodeClass.SOURCE:
-            called = tuple(_called_inside(evidence.rows, row))
+            left_out = tuple(left_out_term(evidence, evidence.errors[row.index]))
+            called = left_out or tuple(_called_inside(evidence.rows, row))
             return (
                 *_other_operator(row),
                 *_other_class(evidence, row),

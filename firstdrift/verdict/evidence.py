@@ -17,7 +17,7 @@ from firstdrift.metrics.measurement import INCOMPARABLE, STATISTICS, Measurement
 from firstdrift.model.names import with_direction
 from firstdrift.model.node import API, BACKWARD, FORWARD, Direction
 from firstdrift.model.slice import Coordinates
-from firstdrift.model.tensor import GRADIENT, INPUT, OUTPUT, PARAMETER, ROUNDING, Role
+from firstdrift.model.tensor import GRADIENT, INPUT, OUTPUT, PARAMETER, ROUNDING, Role, is_floating
 from firstdrift.parallel.point_to_point import is_communication
 from firstdrift.verdict.baseline import QUIET, Noise
 from firstdrift.verdict.compute_format import compute_roundoff, stored_roundoff
@@ -256,6 +256,14 @@ class Evidence:
         }.values():
             found[self.plan.pairs[pair].golden.shape].append(pair)
         return found
+
+    def inputs_alike(self, error: RowErrors, output: int) -> Iterator[int]:
+        """List the inputs of a row that have the shape of an output of it, in floating point."""
+        shape = self.plan.pairs[output].golden.shape
+        for at in error.pairs:
+            given = self.plan.pairs[at]
+            if given.role is INPUT and given.golden.shape == shape and is_floating(given.golden.dtype):
+                yield at
 
     def place_of(self, pair: int) -> str:
         """Name the innermost module around a pair; the node itself where none is known."""

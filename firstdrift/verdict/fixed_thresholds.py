@@ -159,6 +159,12 @@ EXCHANGED_ROUNDING: Final = FixedThreshold(
     "A weight stands in the place of another one if its norm, ends and mean are those to within so many.",
     "Why",
 )
+MEANS_TELL: Final = FixedThreshold(
+    300,
+    "times what rounding leaves",
+    "An input whose mean is larger is told from other reasons for an output to have another mean.",
+    "Why",
+)
 FEW_ALONE: Final = FixedThreshold(
     0.1,
     "of the operators",

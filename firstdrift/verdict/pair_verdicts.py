@@ -1,6 +1,8 @@
 """The verdict of each pair of tensors, under our own rules: what its row is called, and what reached it."""
 
 from firstdrift.metrics.measurement import SCALAR
+from firstdrift.model.tensor import INPUT
+from firstdrift.operators.properties import overwrites
 from firstdrift.verdict.after_ties import FOLLOWS, with_other_rows
 from firstdrift.verdict.classify import Classification, affects_output
 from firstdrift.verdict.evidence import Evidence
@@ -69,12 +71,20 @@ def _of_follower(
     if _is_reached(evidence, classification, error, row):
         return _ERROR, (Message.of("pair.above_rounding"),)
     if error.discrete:
-        return _WARNING, (Message.of("pair.other_numbers"),)
+        return _of_other_numbers(evidence, index, row)
     if index in evidence.choice_pairs and not _is_off(evidence, error):
         return _WARNING, (Message.of("pair.router_tie"),)
     if is_hidden(evidence, classification, index):
         return _INCOMPARABLE, (Message.of("pair.masked"),)
     return _PASS
+
+
+def _of_other_numbers(evidence: Evidence, index: int, row: TreeRow) -> tuple[Verdict, Reasons]:
+    """Judge whole numbers that differ: what is written over may be memory that nobody wrote yet."""
+    tensor = evidence.plan.pairs[index].golden
+    if tensor.role is INPUT and tensor.key == "0" and overwrites(row.type_name):
+        return _PASSED, (Message("pair.written_over"),)
+    return _WARNING, (Message.of("pair.other_numbers"),)
 
 
 def is_hidden(evidence: Evidence, classification: Classification, index: int) -> bool:

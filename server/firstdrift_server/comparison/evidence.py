@@ -12,7 +12,9 @@ from firstdrift.catalogue.comparisons.slice_pairs import SlicePair
 from firstdrift.catalogue.comparisons.tree import Row, rows_with_kinds
 from firstdrift.exports.capture import capture_config
 from firstdrift.groups import seconds
+from firstdrift.metrics.measurement import DATA
 from firstdrift.verdict.confidence import Confidence, Quantity
+from firstdrift.verdict.judgement import Finding
 from firstdrift_server.parts.addresses import node_address
 from firstdrift_server.parts.measured_from import measured_from
 
@@ -77,8 +79,12 @@ def evidence_of(session: Session, comparison: Comparison, slices: Sequence[Slice
         limit_of=limit_of,
         node=node_address(comparison.id, here.position, finding.row),
         measured_from=measured_from(kinds.get(finding.row)),
-        capture=capture_config(finding, comparison.target.format) if comparison.target else None,
+        capture=None if DATA in kinds.get(finding.row, ()) else _capture(finding, comparison),
     )
+
+
+def _capture(finding: Finding, comparison: Comparison) -> str | None:
+    return capture_config(finding, comparison.target.format) if comparison.target else None
 
 
 def bar(of: str, error: float, limit: float | None, ends: tuple[float, float]) -> Bar:

@@ -282,3 +282,24 @@ def test_what_is_off_inside_does_not_match() -> None:
         Call("Module.mlp.MLP.forward.0", inputs=[0.0], outputs=[0.9]),
     ).judge()
     assert not any(sign.id == "cause.after_inside" for one in judged.said.origins for sign in one.cause)
+
+
+@pytest.mark.parametrize(
+    ("times", "said"), [(-1.0, "left_out output.0 input.0"), (1.0, "added_again output.0 input.0")]
+)
+def test_an_input_that_one_run_alone_adds_is_named(times: float, said: str) -> None:
+    given, made = values_of("given", (64, 64)) + np.float32(0.2), values_of("made", (64, 64))
+    call = Call(
+        "Module.block.Block.forward.0", inputs=[(given, given)], outputs=[(made, made + times * given)]
+    )
+    (first,) = judge(call).said.origins
+    assert outlines(first.cause) == [said]
+
+
+@pytest.mark.parametrize("off", [0.0, 0.01])
+def test_an_input_around_zero_or_another_difference_is_none(off: float) -> None:
+    given, made = values_of("given", (64, 64)), values_of("made", (64, 64))
+    given = given - given.mean() if not off else given + np.float32(0.2)
+    call = Call("Module.block.Block.forward.0", inputs=[(given, given)], outputs=[(made, made - given + off)])
+    (first,) = judge(call).said.origins
+    assert not any(sign.id in {"cause.left_out", "cause.added_again"} for sign in first.cause)
