@@ -15,7 +15,7 @@ from firstdrift.catalogue.engine import open_engine, reading, writing
 from firstdrift.catalogue.migrate import upgrade
 from firstdrift.catalogue.tables import JobState
 from firstdrift.comparison.report import Options
-from firstdrift.verdict.judgement import Findings
+from firstdrift.verdict.judgement import Finding, Findings
 from firstdrift.wording.message import Message
 from firstdrift_worker import main
 
@@ -85,15 +85,19 @@ def compare_with_worker(
 
 
 def unseen(findings: Findings | None) -> Findings | None:
-    """Leave out what values show, of which the size stands among the reasons: a preview does not look."""
+    """Leave out what values show, and what is said where they were not looked at: a preview does not look."""
     if findings is None or findings.first_bad_node is None:
         return findings
     first, *others = (
-        replace(one, shown=(), cause=(), reasons=tuple(r for r in one.reasons if r not in one.shown))
+        replace(one, shown=(), cause=(), reasons=tuple(r for r in one.reasons if _is_seen(r, one)))
         for one in (findings.first_bad_node, *findings.suspects)
     )
     summary = _without_cause(findings.summary)
     return replace(findings, summary=summary, first_bad_node=first, suspects=tuple(others))
+
+
+def _is_seen(reason: Message, finding: Finding) -> bool:
+    return reason not in finding.shown and reason.id != "reason.order_of_weights"
 
 
 def _without_cause(said: Message) -> Message:
