@@ -303,7 +303,7 @@ def _row(row: Any, paths: Mapping[str, Mapping[str, str]], pairs: Any) -> KeptRo
     )
     return KeptRow(
         record_of(TreeRow, row),
-        record_of(RowJudgement, row, below=below),
+        record_of(RowJudgement, row, below=below, excused_up_to=None),  # which these tables do not know
         row.origin,
         row.score or 0.0,
         row.doubtful,
