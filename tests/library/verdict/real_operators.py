@@ -143,6 +143,7 @@ OPERATORS: Final = {
     "gather": Operator("gather", _gather, "rw"),
     "pad": Operator("pad", lambda x: functional.pad(x, (1, 2)), "rw"),
     "scatter_add": Operator("scatter_add", _scatter_add, "rw rw"),
+    "copy_": Operator("copy_", lambda x, other: torch.zeros_like(x).copy_(other), "rw rw"),
     "masked_fill": Operator("masked_fill", lambda x: x.masked_fill(_every_third(x), 0.0), "rw"),
     "where": Operator("where", _where, "rw rw"),
     "interpolate": Operator(
