@@ -75,6 +75,12 @@ def plan_of(client: TestClient, comparison: int) -> list[object]:
     return [{name: row.get(name) for name in ("golden", "target", "verdict", "class")} for row in rows]
 
 
+def unseen(finding: dict[str, Any]) -> dict[str, Any]:
+    """Leave out what values show, and what is said where they were not looked at."""
+    reasons = [one for one in finding["reasons"] if one["id"] != "reason.order_of_weights"]
+    return finding | {"shown": [], "cause": [], "reasons": reasons}
+
+
 def test_an_edit_changes_counts_as_previewed_and_undo_and_redo_go_back_and_forth(
     client: TestClient, comparison: int
 ) -> None:
@@ -90,8 +96,7 @@ def test_an_edit_changes_counts_as_previewed_and_undo_and_redo_go_back_and_forth
     assert counts["unmatched_target_nodes"] == 4
     assert preview["added_total"] == len(preview["added"]) == 46
     # A preview does not look at values from near.
-    not_seen: dict[str, list[str]] = {"shown": [], "cause": []}
-    assert preview["after"]["first_bad_node"] | not_seen == found["results"]["first_bad_node"] | not_seen
+    assert unseen(preview["after"]["first_bad_node"]) == unseen(found["results"]["first_bad_node"])
     assert (found["version"], found["undo_to"], found["redo_to"]) == (1, 0, None)
     results = client.get(f"/api/v1/comparisons/{found['results']['comparison']}").json()
     assert results["counts"] == counts
