@@ -1,6 +1,7 @@
 """What the values of a pair of tensors show of how one became the other: a factor, a shift, exchanged rows.
 
-Where values were recorded they are looked at from near; of statistics alone, a factor is known.
+Where values were recorded they are looked at from near. Statistics alone tell a factor, a dropout, other
+signs, and that rounding is enough.
 """
 
 from firstdrift.comparison.closeup import NothingToSeeError, load_pair

@@ -92,14 +92,15 @@ def with_values(origin: Finding, shown: Reasons) -> Finding:
 
 def _may_be_the_cause(origin: Finding, shown: Message) -> bool:
     """Tell whether what values show is a cause: outputs, and trained weights, differ in a low rank anyway."""
-    of_rank = any(hint.id == "hint.low_rank" for hint in _hints(shown))
+    of_rank = any(isinstance(hint, Message) and hint.id == "hint.low_rank" for hint in _hints(shown))
     is_loaded = origin.node_class is NodeClass.WEIGHTS_DIFFER and not origin.coordinates.step
     return is_loaded or not of_rank
 
 
-def _hints(shown: Message) -> Iterator[Message]:
+def _hints(shown: Message) -> Sequence[object]:
+    """Return what values, or statistics, show."""
     hints = shown.arguments.get("hints") or (shown.arguments.get("hint"),)
-    return (hint for hint in hints if isinstance(hint, Message)) if isinstance(hints, tuple) else iter(())
+    return hints if isinstance(hints, tuple) else ()
 
 
 def _settled(reasons: Reasons, cause: Reasons) -> Reasons:
@@ -109,7 +110,7 @@ def _settled(reasons: Reasons, cause: Reasons) -> Reasons:
 
 def _is_size_alone(shown: Message) -> bool:
     """Tell whether values show nothing but how large the difference is, which is no cause."""
-    match shown.arguments.get("hints") or (shown.arguments.get("hint"),):
+    match _hints(shown):
         case (Message(id="hint.like_rounding" | "hint.like_rounding_by_statistics"),):
             return True
     return False
@@ -140,8 +141,7 @@ def with_causes(judged: SliceJudgement) -> SliceJudgement:
 
 def _as_line(origin: Finding, shown: Message) -> Message | None:
     """Write that a tensor is a multiple of golden where a factor, and nothing else, is shown."""
-    hints = shown.arguments.get("hints") or (shown.arguments.get("hint"),)
-    match hints:
+    match _hints(shown):
         case (Message(id="hint.line", arguments={"line": line}),):
             by = "_by_statistics" if "hint" in shown.arguments else ""
             tensor = _named(origin) if origin.entered is None else shown.arguments["tensor"]

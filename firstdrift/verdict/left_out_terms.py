@@ -33,10 +33,11 @@ def left_out_term(evidence: Evidence, error: RowErrors) -> Iterator[Message]:
 def _times(made: Measurement, given: Measurement, roundoff: float) -> int:
     """Return how often the target adds an input beyond golden: -1 or 1; 0 where the means do not tell."""
     means = _mean(made.golden), _mean(made.target), _mean(given.golden)
-    if None in means or made.golden is None or not made.golden.size:
+    size = made.golden.size or 0 if made.golden is not None else 0
+    if None in means or size <= 1:  # a single number is its own mean, which tells of nothing else
         return 0
     before, after, added = (mean or 0.0 for mean in means)
-    rounding = roundoff * made.golden_norm / math.sqrt(made.golden.size)
+    rounding = roundoff * made.golden_norm / math.sqrt(size)
     left = STATISTICS_ROUNDING.value * roundoff * max(abs(before), abs(added)) + rounding
     if not abs(added) > MEANS_TELL.value * left:
         return 0

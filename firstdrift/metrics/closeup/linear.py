@@ -3,8 +3,7 @@
 Of a factor alone, a shift alone and both, the simplest is taken that leaves hardly more than both would.
 """
 
-import math
-from math import inf, sqrt
+from math import copysign, inf, sqrt
 
 import numpy as np
 
@@ -58,7 +57,7 @@ def whole_multiple(sample: Sample) -> Hint | None:
     times, off = round(larger), _OFF * larger
     if times <= 1 or abs(larger - times) > off or off > _BY_CHANCE / 2:
         return None
-    factor = math.copysign(times if abs(ratio) > 1.0 else 1.0 / times, ratio)
+    factor = copysign(times if abs(ratio) > 1.0 else 1.0 / times, ratio)
     says = Message.of("hint.line", line=line_says(factor))
     return Hint(HintKind.SCALED, says, abs(ratio - 1.0), abs(ratio - factor))
 

@@ -303,3 +303,9 @@ def test_an_input_around_zero_or_another_difference_is_none(off: float) -> None:
     call = Call("Module.block.Block.forward.0", inputs=[(given, given)], outputs=[(made, made - given + off)])
     (first,) = judge(call).said.origins
     assert not any(sign.id in {"cause.left_out", "cause.added_again"} for sign in first.cause)
+
+
+def test_a_single_number_has_no_term_that_a_mean_would_tell() -> None:
+    given, made = np.full((), 0.2, "float32"), np.full((), 0.5, "float32")
+    call = Call("Module.loss.Loss.forward.0", inputs=[(given, given)], outputs=[(made, made - given)])
+    assert not any(sign.id == "cause.left_out" for one in judge(call).said.origins for sign in one.cause)
