@@ -43,7 +43,8 @@ def excess_of_gain(case: Case) -> Excess | None:
     if pair is None or found is None:
         return None
     explained = max(_explained_gain(case), _by_chance(case, pair, found))
-    limit = max(case.limits.factor * explained, case.limits.peer_floor * case.roundoff)
+    too_small = case.evidence.pair_errors[pair].underflow  # numbers that a dtype makes zero scale by 0
+    limit = max(case.limits.factor * explained, case.limits.peer_floor * case.roundoff, too_small)
     return Excess(abs(found), limit, Quantity.SCALE)
 
 

@@ -59,6 +59,23 @@ def test_what_rounding_may_do_is_none(times: float, shape: tuple[int, ...]) -> N
     assert judge(*calls(times, error, shape)).origins == []
 
 
+@pytest.mark.parametrize(
+    ("size", "is_fault"), [(4e-9, False), (1.2e-8, False), (1e-2, True)], ids=["all", "most", "none"]
+)
+def test_numbers_too_small_for_float16_are_zero_without_a_wrong_factor(
+    size: float, *, is_fault: bool
+) -> None:
+    """All of them, most of them, or none are below half of the smallest number of float16."""
+    before, made = values_of("before", (16, 32)), (size * values_of("made", (16, 32))).astype("float32")
+    off = with_error(before, 0.01, "off").astype("float16")
+    wrong = np.zeros_like(made) if is_fault else made
+    judged = judge(
+        Call(BEFORE, inputs=[(before, off)], outputs=[(before, off)]),
+        Call(LINEAR, inputs=[(before, off)], outputs=[(made, wrong.astype("float16"))]),
+    )
+    assert judged.origins == ([LINEAR] if is_fault else [])
+
+
 def test_statistics_show_it_by_the_norm() -> None:
     golden, target = values_of("one"), with_error(values_of("one"), 0.05, "two")
     data = make(Call(LINEAR, inputs=[0.0], outputs=[(golden, (1.03 * target).astype(np.float32))]))
