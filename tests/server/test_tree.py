@@ -12,7 +12,7 @@ from starlette.datastructures import QueryParams
 
 from firstdrift.catalogue.comparisons.outline import CLASSES, DIRECTIONS, KINDS, VERDICTS, WAYS, Outline
 from firstdrift.errors import NotInCatalogueError, SettingsError
-from firstdrift.verdict.judgement import NodeClass
+from firstdrift.verdict.judgement import NodeClass, Verdict
 from firstdrift.verdict.shown_classes import BY_RULE, OF_CLASS, SHOWN_ALONE
 from firstdrift_server.tree.state import TreeState, read_rows, write_rows
 from firstdrift_server.tree.view import CHUNK, CHUNKS, MOST_ROWS, pieces_asked_for
@@ -64,7 +64,7 @@ def outlines(draw: st.DrawFn, most: int = 30) -> Outline:
     }
     flags = {
         name: np.array(draw(st.lists(st.booleans(), min_size=size, max_size=size)))
-        for name in ("bad", "origin", "unmatched", "own")
+        for name in ("bad", "origin", "unmatched", "incomparable", "own")
     }
     order = np.array(draw(st.permutations(range(size))), np.int32)
     return Outline(
@@ -331,6 +331,7 @@ def small_tree(rows: int = 3) -> Outline:
         no,
         no,
         no,
+        no,
         np.zeros(rows),
         np.zeros(rows),
         np.full(rows, -1, np.int8),
@@ -369,6 +370,24 @@ def test_rows_with_overflow_can_be_chosen_by_level() -> None:
     assert np.flatnonzero(view_tree(outline, state).matching).tolist() == [1, 4]
 
 
+def test_a_row_with_an_incomparable_pair_is_found_by_its_verdict_and_as_incomparable() -> None:
+    passes, is_off = VERDICTS.index(Verdict.PASS), VERDICTS.index(Verdict.ERROR)
+    outline = small_outline(
+        verdict=[passes, is_off, is_off, passes, passes],
+        incomparable=[False, True, False, True, False],
+        own=[True] * 5,
+    )
+    state = TreeState(chosen=(("verdict", frozenset({"incomparable"})),))
+    assert np.flatnonzero(view_tree(outline, state).matching).tolist() == [1, 3]
+    assert {**facets(outline)["verdict"]} == {
+        "pass": 3,
+        "incomparable": 2,
+        "warning": 0,
+        "error": 2,
+        "unmatched": 0,
+    }
+
+
 @pytest.mark.parametrize("query", ["sort=size", "column=colour", "overflow=low"])
 def test_what_cannot_be_chosen_is_refused(query: str) -> None:
     with refuses(SettingsError, "server.no_such_value"):
@@ -394,7 +413,7 @@ def small_outline(**given: Any) -> Outline:  # noqa: ANN401
         "overflow": [-1] * size,
         "way": [-1] * size,
         **{name: [0] * size for name in ("verdict", "node_class", "kind", "direction")},
-        **{name: [False] * size for name in ("bad", "origin", "unmatched", "own")},
+        **{name: [False] * size for name in ("bad", "origin", "unmatched", "incomparable", "own")},
     }
     return Outline(**{name: np.array(given.get(name, values)) for name, values in usual.items()})
 

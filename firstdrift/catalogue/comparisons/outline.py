@@ -18,7 +18,7 @@ from firstdrift.catalogue.blocks import contents
 from firstdrift.catalogue.comparisons.kept import KeptRow
 from firstdrift.catalogue.comparisons.patterns import names_matching
 from firstdrift.catalogue.comparisons.slice_pairs import judgement_of
-from firstdrift.catalogue.comparisons.tree import row_fields
+from firstdrift.catalogue.comparisons.tree import row_fields, rows_of_incomparable_pairs
 from firstdrift.catalogue.packing import pack, unpack_arrays, unpack_fields
 from firstdrift.catalogue.tables import BAD, RowBlockEntry, SlicePairEntry
 from firstdrift.model.node import Direction, NodeKind
@@ -48,6 +48,7 @@ class Outline(Struct, frozen=True, eq=False):
         bad: its verdict is warning or error.
         origin: an error begins at it.
         unmatched: one side is missing.
+        incomparable: a pair of tensors of it could not be compared, whatever the others say.
         output_error: worst error of its outputs; NaN where none is known.
         amplification: output error over input error; NaN unless the latter is above one rounding
             (`firstdrift.verdict.amplified_by`).
@@ -66,6 +67,7 @@ class Outline(Struct, frozen=True, eq=False):
     bad: Flags
     origin: Flags
     unmatched: Flags
+    incomparable: Flags
     output_error: Floats
     amplification: Floats
     overflow: Codes
@@ -97,6 +99,7 @@ def load_outline(session: Session, slice_pair: int) -> Outline:
         bad=np.isin(verdict, [VERDICTS.index(known) for known in BAD]),
         origin=origin,
         unmatched=match < 0,
+        incomparable=np.isin(np.arange(len(parent)), list(rows_of_incomparable_pairs(session, slice_pair))),
         output_error=output_error,
         amplification=np.where(says_something, amplification, np.nan),
         overflow=_overflow(session, slice_pair, len(parent)),

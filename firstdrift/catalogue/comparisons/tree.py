@@ -215,6 +215,15 @@ def incomparable_pairs(session: Session, slice_pair: int, *, limit: int) -> tupl
     return tuple(_Pairs(session, slice_pair).whole(dict(list(found.items())[:limit])))
 
 
+def rows_of_incomparable_pairs(session: Session, slice_pair: int) -> frozenset[int]:
+    """Return the indexes of the rows that have a pair of tensors that could not be compared."""
+    here = (_PAIRS.c.slice_pair_id == slice_pair, _PAIRS.c.incomparable > 0)
+    blocks = session.scalars(select(_PAIRS.c.content).where(*here))
+    fields = (unpack_fields(KeptPair, block, ("row", "judgement.verdict")) for block in blocks)
+    pairs = chain.from_iterable(zip(*block, strict=True) for block in fields)
+    return frozenset(row for row, verdict in pairs if verdict == Verdict.INCOMPARABLE)
+
+
 def rows_with_kinds(
     session: Session, slice_pair: int, rows: Collection[int], others: Collection[int]
 ) -> tuple[dict[int, Row], dict[int, frozenset[MeasurementKind]]]:

@@ -26,7 +26,7 @@ from firstdrift.catalogue.comparisons.outline import (
     Outline,
 )
 from firstdrift.errors import NotInCatalogueError
-from firstdrift.verdict.judgement import NodeClass
+from firstdrift.verdict.judgement import NodeClass, Verdict
 from firstdrift.wording.message import Message
 from firstdrift_server.parts.tree_row import UNMATCHED
 from firstdrift_server.tree.state import CHOICES, SHOWN_CLASSES, TreeState, codes_of, read_rows, write_rows
@@ -212,8 +212,9 @@ def ancestors(outline: Outline, row: int) -> Flags:
 def facets(outline: Outline) -> dict[str, dict[str, int]]:
     """Count the rows that each value of each filter would let through by itself."""
     judged = _judged(outline)
+    of_verdicts = {str(one): _has_verdict(outline, frozenset((one,))) for one in (*VERDICTS, UNMATCHED)}
     counts = {
-        "verdict": _count(outline.verdict[judged], VERDICTS) | {UNMATCHED: int(outline.unmatched.sum())},
+        "verdict": {verdict: int(rows.sum()) for verdict, rows in of_verdicts.items()},
         "class": _count(shown_codes(outline)[judged], SHOWN_CLASSES),
         "kind": _count(outline.kind, KINDS),
         "direction": _count(outline.direction, DIRECTIONS),
@@ -243,8 +244,7 @@ def _count(codes: np.ndarray, known: Sequence[str]) -> dict[str, int]:
 def _has_one_of(outline: Outline, name: str, values: frozenset[str]) -> Flags:
     match name:
         case "verdict":
-            listed = np.isin(outline.verdict, codes_of(VERDICTS, values)) & _judged(outline)
-            return listed | (outline.unmatched if UNMATCHED in values else False)
+            return _has_verdict(outline, values)
         case "class":
             return np.isin(shown_codes(outline), codes_of(SHOWN_CLASSES, values)) & outline.own
         case "kind":
@@ -253,6 +253,14 @@ def _has_one_of(outline: Outline, name: str, values: frozenset[str]) -> Flags:
             return np.isin(outline.overflow, codes_of(LEVELS, values))
         case _:
             return np.isin(outline.direction, codes_of(DIRECTIONS, values))
+
+
+def _has_verdict(outline: Outline, values: frozenset[str]) -> Flags:
+    """Mark the rows of some verdicts; a row with one incomparable pair is of *incomparable* as well."""
+    listed: Flags = np.isin(outline.verdict, codes_of(VERDICTS, values)) & _judged(outline)
+    if UNMATCHED in values:
+        listed = listed | outline.unmatched
+    return listed | outline.incomparable if Verdict.INCOMPARABLE in values else listed
 
 
 def _listed(outline: Outline, sort: str, among: Flags) -> Integers:
