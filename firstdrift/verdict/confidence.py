@@ -116,15 +116,15 @@ class Confidence(Struct, frozen=True, gc=False):
         """Say it in a sentence."""
         is_far = self.margin is not None and self.margin > FAR_BEYOND.value
         with_margin = "" if self.margin is None else "_far" if is_far else "_by"
-        return Message.of(
+        said = Message.of(
             f"confidence.said{with_margin}",
             certainty=Message.of(f"confidence.{self.certainty}"),
             basis=Message.of(f"confidence.basis_{self.basis}"),
             what=Message.of(f"confidence.of_{self.of or 'unknown'}"),
             margin=self.margin,
             limit=self.limit,
-            slices=self.slices,
         )
+        return said if self.slices == 1 else Message.of("confidence.found_in", said=said, slices=self.slices)
 
 
 _BASES: Final = {

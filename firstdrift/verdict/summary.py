@@ -190,7 +190,7 @@ def _bad_node(bad_token: Finding | None, bad_node: Finding, judgements: Sequence
     node = Message.of(name, bad_node=bad_node.place, what=_what(bad_node, judgements))
     where = bad_node.coordinates.name()
     if bad_token is None:
-        if not where.arguments:
+        if alone or not where.arguments:
             return Message.of("summary.bad_node", node=node)
         return Message.of("summary.bad_node_in", where=where, node=node)
     if bad_token.coordinates.token == bad_node.coordinates.token:

@@ -528,9 +528,16 @@ def test_under_the_rules_of_peers_nothing_is_found_that_they_do_not_flag() -> No
 def test_the_sentence_says_what_is_wrong(call: Call, said: str) -> None:
     before = Call("Functional.silu.0.forward", inputs=[0.0], outputs=[0.0])
     findings = conclude([judge(before, call).said])
-    assert gaps_of(findings.summary, "summary.bad_node_in")["where"] == Coordinates(step=0).name()
+    assert findings.summary.id == "summary.bad_node"
     assert gaps_of(findings.summary, "finding.node")["bad_node"] == LINEAR
     assert set(ids_of(findings.summary)) & {said, "verbatim"}
+
+
+def test_the_sentence_says_in_which_of_several_slices_the_node_is() -> None:
+    good = make(Call(LINEAR, inputs=[0.0], outputs=[0.0]), coordinates=Coordinates(step=0)).judge().said
+    bad = make(Call(LINEAR, inputs=[0.0], outputs=[0.5]), coordinates=Coordinates(step=1)).judge().said
+    summary = conclude([good, bad]).summary
+    assert gaps_of(summary, "summary.bad_node_in")["where"] == Coordinates(step=1).name()
 
 
 def test_a_node_of_the_backward_pass_is_said_to_be_one() -> None:
