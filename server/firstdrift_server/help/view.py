@@ -14,7 +14,7 @@ _CLASSES: Final = (*NodeClass, *SHOWN_ALONE)
 _SAID: Final = ("finding", "in_and_out", "no_fault", "not_located")
 
 TERMS: Final = (
-    ("finding", "first_bad_token", "first_bad_node", "origin", "certainty", "coverage"),
+    ("finding", "first_bad_token", "first_bad_node", "cause", "origin", "certainty", "coverage"),
     ("dump", "golden", "target", "slice", "step", "rank", "token", "node", "tensor", "execution_order"),
     ("match", "matched", "unmatched", "doubtful", "pair", "match_set"),
     ("error", "input_error", "output_error", "parameter_error", "amplification", "lower_bound"),
