@@ -1,6 +1,7 @@
 """Rules are tried on a page and over the API before they apply, and are taken back."""
 
 import re
+from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from messages import says, stated
 from working import wait_until
 
 from firstdrift.verdict.rule_book import ENTRIES
+from firstdrift.verdict.shown_classes import SHOWN_ALONE, shown_class
 
 API = "/api/v1/comparisons"
 
@@ -78,6 +80,14 @@ def test_nodes_without_a_partner_are_no_verdict(client: TestClient) -> None:
             assert tally["classes"]["unmatched"]
             judged = sum(count for name, count in tally["classes"].items() if name != "unmatched")
             assert sum(tally["verdicts"].values()) == judged
+
+
+def test_nodes_are_counted_by_the_class_that_people_are_shown(client: TestClient) -> None:
+    counted = client.get(f"{API}/3/rules/preview?slice=3").json()["of_slice"]["before"]["classes"]
+    rows = client.get(f"{API}/3/slices/3/rows?closed=&count=1000").json()["rows"]
+    shown = Counter(shown_class(row["class"], row["rule"]) for row in rows)
+    assert shown["begins inside"]
+    assert counted == shown
 
 
 def test_other_rule_sets_are_tried_too(client: TestClient) -> None:

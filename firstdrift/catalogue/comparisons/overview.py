@@ -27,6 +27,7 @@ from firstdrift.verdict.judgement import (
     SliceJudgement,
     Verdict,
 )
+from firstdrift.verdict.shown_classes import shown_class
 from firstdrift.verdict.tree import layer_rows
 from firstdrift.wording.message import Message
 
@@ -36,8 +37,8 @@ class Tally(Struct, frozen=True):
 
     Attributes:
         counts: of pairs, by verdict.
-        classes: of nodes, by what they did to the error; likewise verdicts, by their verdict, without those
-            that have no partner.
+        classes: of nodes, by the class that people are shown; likewise verdicts, by their verdict, without
+            those that have no partner.
         rules: of nodes, by the rule that flags them: a class of ours, or the id of the reason that
             another tool's rule gives.
     """
@@ -175,7 +176,7 @@ _MOST: Final = sys.float_info.max
 def tally_of(said: SliceJudgement, rows: Iterable[RowJudgement], pairs: Judged) -> Tally:
     """Count what was said of the rows and pairs of a slice."""
     known = list(rows)
-    classes = Counter(str(row.node_class) for row in known)
+    classes = Counter(shown_class(row.node_class, row.rule) for row in known)
     flagged = ((row, judged.reasons) for row, judged in pairs if judged.verdict in BAD)
     return Tally(
         counts=said.counts,

@@ -15,6 +15,7 @@ from firstdrift.catalogue.comparisons.slice_pairs import SlicePair, slice_pairs_
 from firstdrift.errors import NotInCatalogueError, SettingsError
 from firstdrift.exports.report_json import counts_object
 from firstdrift.verdict.judgement import Finding, NodeClass, Verdict
+from firstdrift.verdict.shown_classes import SHOWN_ALONE
 from firstdrift.wording.message import Message
 from firstdrift_server.context import Context
 from firstdrift_server.parts.sentence import finding_address, findings_object, first_position
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 ALL_SECONDS: Final = 8.0
 """For so long slices are looked at when all of them are asked for."""
 
+_CLASSES: Final = (*NodeClass, *SHOWN_ALONE)
 _OF_PAIRS: Final = ("error", "warning", "incomparable", "pass")
 
 
@@ -118,10 +120,10 @@ def effect_view(comparison: Comparison, pairs: Sequence[SlicePair], found: "Tria
         "slices": found.slices,
         "of_slices": found.of_slices,
         "missing": found.missing,
-        "classes": _some(_rows(found, lambda tally: tally.classes, NodeClass)),
+        "classes": _some(_rows(found, lambda tally: tally.classes, _CLASSES)),
         "verdicts": _some(_rows(found, lambda tally: tally.verdicts, reversed(Verdict))),
         "pairs": _rows(found, lambda tally: counts_object(tally.counts), _OF_PAIRS),
-        "rules": _some(_rows(found, lambda tally: tally.rules, sorted(rules - set(NodeClass)))),
+        "rules": _some(_rows(found, lambda tally: tally.rules, sorted(rules - set(_CLASSES)))),
         "flagged": _rows(found, lambda tally: {"flagged": _flagged(tally)}, ("flagged",))[0],
         "places": [
             {
