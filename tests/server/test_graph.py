@@ -11,6 +11,7 @@ from working import wait_until, worker
 
 from firstdrift_server.app import create_app
 from firstdrift_server.graph.layers import LEVELS, level_of
+from firstdrift_server.parts.flow import NAMED, REACH
 from firstdrift_server.settings import settings_from
 
 GRAPH = "/c/1/s/0/graph"
@@ -73,6 +74,25 @@ def test_every_row_is_a_box_once_and_edges_lead_to_boxes_of_the_same_module(
                 assert {edge["source"], edge["goal"]} <= inner | {None}
                 for row in {edge["source"], edge["goal"]} - {None}:
                     assert sides[row][side], "an edge of a side is between nodes of that side"
+
+
+@pytest.mark.parametrize("comparison", [1, 2])
+def test_a_node_names_the_nearest_of_what_edges_connect_it_with(client: TestClient, comparison: int) -> None:
+    found = data(client, f"/c/{comparison}/s/0/graph?open={all_open(client, comparison)}")
+    seen = boxes(found)
+    edges = [edge for layer in found["layers"] for edge in layer["edges"]["target"]]
+    assert edges
+    for one in rows(client, comparison):
+        if not one["target"]:
+            continue
+        row, near = one["row"], range(one["row"] - REACH, one["last"] + REACH + 1)
+        flow = data(client, f"/c/{comparison}/s/0/n/{row}.json")["flow"]
+        sources = {edge["source"] for edge in edges if edge["goal"] == row} - {None}
+        goals = {edge["goal"] for edge in edges if edge["source"] == row and not edge["by_order"]} - {None}
+        for named, connected in ((flow["sources"], sources), (flow["goals"], goals)):
+            nearest = sorted(connected & {*near}, key=lambda other: (abs(other - row), other))[:NAMED]
+            assert [node["label"] for node in named] == [seen[other]["label"] for other in nearest]
+            assert [int(node["address"].rpartition("/")[2]) for node in named] == nearest
 
 
 def test_edges_have_the_shapes_of_what_is_handed_on(client: TestClient) -> None:

@@ -11,7 +11,7 @@ from messages import says, stated
 from working import wait_until
 
 from firstdrift.verdict.rule_book import ENTRIES
-from firstdrift.verdict.shown_classes import SHOWN_ALONE, shown_class
+from firstdrift.verdict.shown_classes import shown_class
 
 API = "/api/v1/comparisons"
 

@@ -16,6 +16,7 @@ from firstdrift.metrics.measurement import DATA
 from firstdrift.verdict.confidence import Confidence, Quantity
 from firstdrift.verdict.judgement import Finding
 from firstdrift_server.parts.addresses import node_address
+from firstdrift_server.parts.flow import Flow, flow_of
 from firstdrift_server.parts.measured_from import measured_from
 
 _ORDERS: Final = 6.0
@@ -48,6 +49,7 @@ class Evidence(Struct, frozen=True):
         limit: error from which on the node is bad; None where no number decided.
         limit_of: what it limits, such as "output"; None likewise, and of what an earlier version found.
         node: address of its page.
+        flow: its neighbours, which tell where in the model it is.
         measured_from: what its errors come from: statistics give lower bounds.
         capture: a configuration that saves its values; None where they were, or nothing is known to.
     """
@@ -57,6 +59,7 @@ class Evidence(Struct, frozen=True):
     limit: float | None
     limit_of: str | None
     node: str
+    flow: Flow
     measured_from: str
     capture: str | None
 
@@ -78,6 +81,7 @@ def evidence_of(session: Session, comparison: Comparison, slices: Sequence[Slice
         limit=limit,
         limit_of=limit_of,
         node=node_address(comparison.id, here.position, finding.row),
+        flow=flow_of(session, here, rows[finding.row].tree),
         measured_from=measured_from(kinds.get(finding.row)),
         capture=None if DATA in kinds.get(finding.row, ()) else _capture(finding, comparison),
     )

@@ -43,6 +43,7 @@ from firstdrift_server.parts.addresses import (
     tensor_address,
     tree_address,
 )
+from firstdrift_server.parts.flow import Flow, flow_of
 from firstdrift_server.parts.tree_row import RowView, row_view
 
 FIRST = ("relative_l2", "cosine_similarity", "max_absolute_error")
@@ -154,6 +155,7 @@ class NodeView(RowView, frozen=True, kw_only=True):
     graph: str
     comparison_address: str
     above: Sequence[NodeAbove]
+    flow: Flow
     columns: Sequence[tuple[str, Metric]]
     pairs: Sequence[PairView]
     unmatched_tensors: Mapping[str, Sequence[TensorSide]]
@@ -199,6 +201,7 @@ def node_of(session: Session, context: Context, slice_pair: SliceLabel, index: i
         tree=tree_address(comparison, position, row=index),
         graph=graph_address(comparison, position, row=index),
         comparison_address=comparison_address(comparison, slice=position),
+        flow=flow_of(session, slice_pair, row.tree),
         above=[
             NodeAbove(above.tree.label, node_address(comparison, position, above.tree.index))
             for above in path_to_row(session, slice_pair.id, index)

@@ -1,0 +1,81 @@
+"""Where a node stands in the flow of data: what made its inputs, and what takes its outputs.
+
+    Tensor.__mul__.28 ─▶ Functional.linear.10 ─▶ Tensor.__add__.21
+
+A node of a dump of operators has a name that counts calls: its neighbours tell where in the model it is.
+"""
+
+from collections.abc import Collection, Iterable, Mapping
+from typing import Final
+
+from msgspec import Struct
+from sqlalchemy.orm import Session
+
+from firstdrift.catalogue.comparisons.layers import load_layers
+from firstdrift.catalogue.comparisons.slice_pairs import SliceLabel
+from firstdrift.catalogue.comparisons.tree import row_fields_at
+from firstdrift.groups import known
+from firstdrift.verdict.graph import Edge, Place
+from firstdrift.verdict.tree import TreeRow
+from firstdrift_server.parts.addresses import node_address
+
+REACH: Final = 200
+"""Neighbours are looked for among so many rows before a node, and so many after it."""
+
+NAMED: Final = 3
+"""So many neighbours are named in each direction, the nearest ones."""
+
+
+class Neighbour(Struct, frozen=True):
+    """A node that hands a tensor to another, or takes one of it."""
+
+    label: str
+    address: str
+
+
+class Flow(Struct, frozen=True):
+    """The neighbours of a node that lie in the same module, in the target's run or else in golden's.
+
+    Attributes:
+        sources: have outputs that equal its inputs; the nearest first, at most `NAMED`.
+        goals: have inputs that equal its outputs; likewise.
+        by_order: no value tells what it was given: its source is what ran before it.
+    """
+
+    sources: tuple[Neighbour, ...]
+    goals: tuple[Neighbour, ...]
+    by_order: bool
+
+
+def flow_of(session: Session, pair: SliceLabel, row: TreeRow) -> Flow:
+    """Find what hands a row its inputs, and what takes its outputs."""
+    near = _beside(session, pair, row)
+    layer = load_layers(session, pair, {row.parent: tuple(near)})[row.parent]
+    edges = layer.target if row.target else layer.golden
+    sources = _nearest(row.index, known(edge.source for edge in edges if edge.goal == row.index))
+    goals = _nearest(row.index, known(edge.goal for edge in edges if _hands_on(edge, row.index)))
+    return Flow(
+        tuple(_named(pair, near, sources)),
+        tuple(_named(pair, near, goals)),
+        by_order=any(edge.by_order for edge in edges if edge.goal == row.index),
+    )
+
+
+def _hands_on(edge: Edge, row: Place) -> bool:
+    return edge.source == row and not edge.by_order
+
+
+def _beside(session: Session, pair: SliceLabel, row: TreeRow) -> Mapping[int, str]:
+    """Return the labels of a row and of those beside it in the same module, by their indexes."""
+    near = range(max(0, row.index - REACH), row.last + REACH + 1)
+    found = row_fields_at(session, pair.id, near, "tree.parent", "tree.label")
+    return {index: label for index, parent, label in found if parent == row.parent}
+
+
+def _nearest(row: int, others: Iterable[int]) -> list[int]:
+    return sorted(others, key=lambda other: (abs(other - row), other))[:NAMED]
+
+
+def _named(pair: SliceLabel, labels: Mapping[int, str], rows: Collection[int]) -> Iterable[Neighbour]:
+    for row in rows:
+        yield Neighbour(labels[row], node_address(pair.comparison_id, pair.position, row))
