@@ -201,6 +201,14 @@ test("a page begins with the selected box of both sides on the screen, where nam
   assert.equal(first({ w: 9000, h: 2000 }, { ...both, w: 5000 }, { w: 750, h: 700 }).k, 0.39);
 });
 
+test("a page begins without room at one side where the other is cut", () => {
+  const both = { x: 40, y: 700, w: 700, h: 40 };
+  const { x, k } = first({ w: 1300, h: 2000 }, both, { w: 720, h: 700 });
+  assert.ok(x <= 24 && 40 * k + x >= 0 && 740 * k + x <= 720);
+  const all = first({ w: 500, h: 900 }, both, { w: 720, h: 700 });
+  assert.equal(all.x, (720 - 500 * all.k) / 2);
+});
+
 test("a page begins with the selected box on the screen", () => {
   const { y, k } = first({ w: 1000, h: 9000 }, { x: 100, y: 7000, w: 150, h: 40 }, { w: 900, h: 700 });
   assert.ok(7000 * k + y > 0 && 7000 * k + y < 700);

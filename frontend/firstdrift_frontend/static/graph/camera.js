@@ -79,6 +79,6 @@ export function first(picture, both, screen) {
   const fits = picture.w * k <= screen.w;
   const middle = both ? both.y + Math.min(both.h, 120) / 2 : 0;
   const y = picture.h * k <= screen.h - 48 ? 20 : Math.min(20, screen.h * 0.45 - middle * k);
-  const centred = both && !fits ? (screen.w - both.w * k) / 2 - both.x * k : (screen.w - picture.w * k) / 2;
-  return { k, x: both || fits ? centred : 24, y };
+  const x = both && !fits ? (screen.w - both.w * k) / 2 - both.x * k : 0;
+  return filling({ k, x, y }, picture, screen);
 }
