@@ -189,3 +189,16 @@ def hands_on(fx_node: str) -> bool:
     """Tell whether a node of an FX graph is an operator of aten that gives the values that it takes."""
     known = _names_of("passes_on", "aten")
     return not known.isdisjoint(_ATEN_CALL.findall(fx_node))
+
+
+_DEVICES: Final = (
+    *("cpu", "cuda", "hip", "hpu", "ipu", "lazy", "meta", "mlu"),
+    *("mps", "mtia", "musa", "npu", "privateuseone", "vulkan", "xla", "xpu"),
+)
+"""Types of devices, as PyTorch and its extensions call them."""
+
+
+def names_device(argument: str) -> bool:
+    """Tell whether an argument that is text is a device ("npu:0"), and says nothing of what is computed."""
+    kind, _, number = argument.partition(":")
+    return kind in _DEVICES and (not number or number.isdigit())

@@ -39,6 +39,8 @@ def _judge(evidence: Evidence, classification: Classification, index: int, *, by
         verdict, reasons = _ERROR if is_fault else _WARNING, own.reasons
     elif index in evidence.systematic_pairs:
         verdict, reasons = _ERROR, (Message.of("pair.as_all_weights"),)
+    elif error.value and error.discrete and _is_written_over(evidence, index, row):
+        verdict, reasons = _PASSED, (Message("pair.written_over"),)
     else:
         verdict, reasons = _of_follower(evidence, classification, index, row)
     return PairJudgement(verdict, error.value, reasons)
@@ -71,7 +73,7 @@ def _of_follower(
     if _is_reached(evidence, classification, error, row):
         return _ERROR, (Message.of("pair.above_rounding"),)
     if error.discrete:
-        return _of_other_numbers(evidence, index, row)
+        return _WARNING, (Message.of("pair.other_numbers"),)
     if index in evidence.choice_pairs and not _is_off(evidence, error):
         return _WARNING, (Message.of("pair.router_tie"),)
     if is_hidden(evidence, classification, index):
@@ -79,12 +81,10 @@ def _of_follower(
     return _PASS
 
 
-def _of_other_numbers(evidence: Evidence, index: int, row: TreeRow) -> tuple[Verdict, Reasons]:
-    """Judge whole numbers that differ: what is written over may be memory that nobody wrote yet."""
+def _is_written_over(evidence: Evidence, index: int, row: TreeRow) -> bool:
+    """Tell whether a pair is what a row writes over: it may be memory that nobody wrote yet."""
     tensor = evidence.plan.pairs[index].golden
-    if tensor.role is INPUT and tensor.key == "0" and overwrites(row.type_name):
-        return _PASSED, (Message("pair.written_over"),)
-    return _WARNING, (Message.of("pair.other_numbers"),)
+    return tensor.role is INPUT and tensor.key == "0" and overwrites(row.type_name)
 
 
 def is_hidden(evidence: Evidence, classification: Classification, index: int) -> bool:

@@ -12,7 +12,7 @@ from firstdrift.operators.properties import role_of_argument
 from firstdrift.verdict.case import Case
 from firstdrift.verdict.conditioning import Term
 from firstdrift.verdict.evidence import Evidence
-from firstdrift.verdict.fixed_thresholds import ANOTHER_ROW
+from firstdrift.verdict.fixed_thresholds import ANOTHER_ROW, SAME_ARGUMENT
 from firstdrift.verdict.judgement import Reasons
 from firstdrift.verdict.only_output import beyond_limits
 from firstdrift.verdict.pair_error import size_of
@@ -77,7 +77,22 @@ def argument(case: Case) -> Reasons:
     golden, target = pair.golden.scalar, pair.target.scalar
     known, label = role_of_argument(case.row.type_name, pair.target.key), pair.target.label
     name = label if not known or label.endswith(known) else f"{known} ({label})"
-    return (Message.of("reason.argument", name=name, golden=golden, target=target),)
+    factor = _factor_of(pair)
+    if factor is None:
+        return (Message.of("reason.argument", name=name, golden=golden, target=target),)
+    return (Message.of("reason.argument_times", name=name, golden=golden, target=target, factor=factor),)
+
+
+def _factor_of(pair: TensorPair) -> float | None:
+    """Return how many times golden's argument the target's is, if three digits tell; None of all else."""
+    if not pair.golden.dtype == pair.target.dtype == "float":
+        return None
+    golden, target = float(pair.golden.scalar or "nan"), float(pair.target.scalar or "nan")
+    factor = target / golden if golden else math.nan
+    if not (math.isfinite(factor) and factor > 0.0):
+        return None
+    told = float(f"{factor:.3g}")
+    return told if abs(factor - told) <= SAME_ARGUMENT.value * factor else None
 
 
 def one_sided_gradient(case: Case) -> Reasons:

@@ -15,7 +15,7 @@ from firstdrift.matching.tokens.rows import NOT_TOLD
 from firstdrift.metrics.measurement import SCALAR, STATISTICS, Measurement
 from firstdrift.model.node import BACKWARD
 from firstdrift.model.tensor import INPUT, OUTPUT, PARAMETER, Role, TensorRecord, is_part_of_rank
-from firstdrift.operators.properties import is_about_positions, last_part, parameter_positions
+from firstdrift.operators.properties import is_about_positions, last_part, names_device, parameter_positions
 from firstdrift.operators.registry import PARAMETERS
 from firstdrift.verdict.fixed_thresholds import LOWEST_VALUES, SAME_ARGUMENT
 from firstdrift.verdict.movable_thresholds import DEFAULTS, Thresholds
@@ -273,8 +273,10 @@ def scalars_matter(pair: TensorPair) -> bool:
     """Tell whether two differing Python arguments can be the reason that outputs differ.
 
     Devices, dtypes, process groups and a dtype's own lowest number (used to mask) differ between
-    healthy runs.
+    healthy runs; other text, such as `reduction="sum"`, says what is computed.
     """
+    if pair.golden.dtype == pair.target.dtype == "str":
+        return not any(names_device(one.scalar or "") for one in (pair.golden, pair.target))
     if pair.target.dtype in {"float", "int"} and pair.golden.dtype in {"float", "int"}:
         golden, target = _number(pair.golden), _number(pair.target)
         if min(abs(golden), abs(target)) >= LOWEST_VALUES.value and (golden < 0) == (target < 0):

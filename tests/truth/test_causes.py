@@ -23,7 +23,7 @@ NAMED_BY = {
     "not finite": {"cause.contains"},
     "another operator": {"cause.other_operator"},
     "operator of one run alone": {"reason.runs_alone_golden", "reason.runs_alone_target"},
-    "argument": {"reason.argument"},
+    "argument": {"reason.argument", "reason.argument_times"},
     "optimizer": {"finding.optimizer", "finding.optimizer_of_others"},
     "frozen": {"reason.one_sided_gradient_tensor_golden"},
 }

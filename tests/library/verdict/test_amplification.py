@@ -329,13 +329,38 @@ def test_after_the_first_step_parameters_carry_the_rounding_of_training(
 def test_another_argument_is_another_call() -> None:
     judged = judge(BEFORE, Call("Torch.mul.0.forward", inputs=[0.0, (0.001, 0.01)], outputs=[9.0]))
     assert judged.first.node_class == NodeClass.STRUCTURE_DIFFERS
-    assert outlines(judged.first.reasons) == ["argument input.1 0.001 0.01"]
+    assert outlines(judged.first.reasons) == ["argument_times input.1 0.001 0.01 10"]
 
 
 def test_an_argument_of_a_known_operator_is_called_by_its_name() -> None:
     name = "Functional.batch_norm.0.forward"
     judged = judge(Call(name, inputs=[0.0, *[0.0] * 6, (1e-5, 1e-3)], outputs=[0.3]))
-    assert outlines(judged.first.reasons) == ["argument eps (input.7) 1e-05 0.001"]
+    assert outlines(judged.first.reasons) == ["argument_times eps (input.7) 1e-05 0.001 1e+02"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "factor"),
+    [((0.25, 0.325), 1.3), ((1e-5, 1e-6), 0.1), ((0.99999, 0.9999), None), ((0.0, 1.0), None)],
+)
+def test_another_argument_is_told_with_its_factor_where_three_digits_tell_it(
+    arguments: tuple[float, float], factor: float | None
+) -> None:
+    judged = judge(BEFORE, Call("Torch.mul.0.forward", inputs=[0.0, arguments], outputs=[0.3]))
+    (reason,) = judged.first.reasons
+    assert reason.arguments.get("factor") == (None if factor is None else pytest.approx(factor))
+
+
+def test_text_that_says_what_is_computed_is_another_argument_and_a_device_is_none() -> None:
+    for arguments, known in (
+        (("mean", "sum"), NodeClass.STRUCTURE_DIFFERS),
+        (("cuda:0", "npu:3"), NodeClass.SOURCE),
+    ):
+        judged = judge(BEFORE, Call("Functional.mse_loss.0.forward", inputs=[0.0, arguments], outputs=[0.3]))
+        assert judged.first.node_class == known, arguments
+    quiet = judge(
+        BEFORE, Call("Functional.mse_loss.0.forward", inputs=[0.0, ("sdpa", "eager")], outputs=[0.0])
+    )
+    assert quiet.origins == []
 
 
 @pytest.mark.parametrize("arguments", [(float("inf"), 4.0), (1.0, float("-inf"))])
@@ -355,6 +380,18 @@ def test_arguments_that_differ_between_healthy_runs_are_no_reason(arguments: tup
     quiet = judge(BEFORE, Call("Torch.mul.0.forward", inputs=[0.0, arguments], outputs=[0.0]))
     assert quiet.origins == []
     assert quiet.said.counts.warning == 0
+
+
+def test_memory_that_is_written_over_is_no_error_before_a_fault_or_after_it() -> None:
+    memory = np.arange(16) * 10**17, np.zeros(16, np.int64)
+    for error in (0.0, 0.5):
+        judged = judge(
+            Call(LINEAR, inputs=[0.0], outputs=[error]),
+            Call("Tensor.__setitem__.0.forward", inputs=[memory, 0.0], outputs=[0.0]),
+        )
+        said = judged.of("Tensor.__setitem__.0.forward")
+        assert (said.verdict, said.node_class) == (Verdict.PASS, NodeClass.CLEAN)
+        assert judged.said.counts.error == bool(error)
 
 
 def test_an_output_of_another_shape_is_said_to_be_so_and_not_compared() -> None:

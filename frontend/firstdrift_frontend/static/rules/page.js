@@ -43,7 +43,7 @@ function drawLimit(input) {
   const counts = JSON.parse(picture.dataset.counts ?? "[]");
   const { above, total } = countAbove(counts, at);
   const said = form.querySelector(`[data-above="${input.id}"]`);
-  if (said) said.textContent = say("above the limit: {above} of {total}", { above, total });
+  if (said) said.textContent = say("above this threshold: {above} of {total}", { above, total });
 }
 
 // What is wrong stands at its field until it is mended; until then what the server said before is marked as old.
