@@ -134,7 +134,17 @@ def reached(case: Case) -> Reasons:
         return (Message.of("reason.trained_apart", parameter=what),)
     if case.evidence.is_masked(error.input_pair):
         return (Message.of("reason.masked_input"),)
+    if agrees and _ran_otherwise(case.evidence.forward_partner(case.row), level):
+        return (Message.of("reason.forward_differs"),)
     return inputs_differ(case) if error.input else ()
+
+
+def _ran_otherwise(forward: RowErrors | None, level: float) -> bool:
+    """Tell whether the forward pass of a backward node was off already: its values are used again."""
+    if forward is None:
+        return False
+    is_off = max(forward.input or 0.0, forward.parameter or 0.0, forward.output or 0.0) > level
+    return is_off or forward.scalar_pair is not None
 
 
 def masked(case: Case) -> Reasons:

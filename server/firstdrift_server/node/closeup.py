@@ -14,6 +14,7 @@ from firstdrift.catalogue.comparisons.slice_pairs import get_slice_pair
 from firstdrift.catalogue.comparisons.tree import Pair, get_row, pairs_of_row
 from firstdrift.errors import FirstdriftError, NotInCatalogueError, SettingsError
 from firstdrift.verdict.limit import limit_of_nodes
+from firstdrift.verdict.row_errors import role_of
 from firstdrift.wording.message import Message
 from firstdrift_server.context import Context
 from firstdrift_server.node.view import tensor_keys, worst_tensor
@@ -82,7 +83,8 @@ def _find(
         raise NotInCatalogueError(Message.of("server.node_without_pairs"))
     shapes = tuple(side.shape for pair in pairs for side in (pair.plan.golden, pair.plan.target))
     finished = get_comparison(session, comparison).finished_at
-    known = Known(pairs[number].plan, pairs[number].measurement, shapes, finished)
+    plan, measured = pairs[number].plan, pairs[number].measurement
+    known = Known(plan, measured, role_of(plan, row.tree, frozenset()), shapes, finished)
     return pairs[number], number, keys[number], limit_of_nodes([slice_pair.judgement]), known
 
 

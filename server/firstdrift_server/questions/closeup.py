@@ -62,12 +62,14 @@ class Known(Struct, frozen=True):
     Attributes:
         plan: what is compared.
         measurement: what was measured of it.
+        role: its role; a weight that is given to an operator is a parameter, too.
         shapes: of all tensors of the node.
         finished_at: when the comparison was made; None if it is not yet.
     """
 
     plan: TensorPair
     measurement: Measurement
+    role: Role
     shapes: tuple[tuple[int, ...] | None, ...]
     finished_at: datetime | None
 
@@ -170,7 +172,7 @@ def _frame(loaded: LoadedPair, known: Known, seen: "Closeup") -> dict[str, Any]:
     return {
         "shape": list(seen.shape),
         "shapes": loaded.shapes,
-        "dimensions": _dimensions(seen.shape, known.plan.target.role),
+        "dimensions": _dimensions(seen.shape, known.role),
         "dtypes": seen.dtypes,
         "heads": seen.heads,
         "every": seen.every,
