@@ -87,7 +87,7 @@ def report_text(report: Report) -> str:
     findings = report.findings
     found = [
         *_finding_lines("first_bad_token", findings.first_bad_token),
-        *_finding_lines("first_bad_node", findings.first_bad_node),
+        *_finding_lines(_title_of_node(findings.first_bad_node), findings.first_bad_node),
         *_other_lines(findings),
     ]
     lines = [text_of(findings.summary), "", *found, *([""] if found else [])]
@@ -159,6 +159,10 @@ def _summary(own: "Summary") -> list[str]:
 def _failure_line(count: int, node: str, tensor: str, remark: str) -> str:
     others = f" and {counted(count - 1, 'other pair')}" if count > 1 else ""
     return _inner("failed", f"{node} {tensor}{others}: {remark}")
+
+
+def _title_of_node(finding: Finding | None) -> str:
+    return "first_suspect" if finding is not None and finding.is_suspected else "first_bad_node"
 
 
 def _finding_lines(title: str, finding: Finding | None) -> list[str]:

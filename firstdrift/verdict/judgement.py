@@ -17,7 +17,7 @@ from firstdrift.model.node import Direction
 from firstdrift.model.slice import Coordinates
 from firstdrift.parallel.point_to_point import is_communication
 from firstdrift.verdict.bit_count import BitsOfSlice
-from firstdrift.verdict.confidence import Confidence
+from firstdrift.verdict.confidence import Certainty, Confidence
 from firstdrift.verdict.coverage import Coverage, Tally
 from firstdrift.verdict.movable_thresholds import DEFAULTS, Thresholds
 from firstdrift.verdict.shown_classes import shown_class
@@ -182,6 +182,11 @@ class Finding(Struct, frozen=True):
     entered: int | None = None
     rule: str | None = None
     amplified_by: float | None = None
+
+    @property
+    def is_suspected(self) -> bool:
+        """True if the finding is not even likely."""
+        return self.confidence is not None and self.confidence.certainty is Certainty.SUSPECTED
 
     @property
     def class_shown(self) -> str | None:

@@ -9,7 +9,6 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from firstdrift.verdict.confidence import Certainty
 from firstdrift.verdict.judgement import (
     OWN_RULES,
     Counts,
@@ -185,8 +184,7 @@ def _first_bad(bad_token: Finding, *, alone: bool) -> Message:
 
 def _bad_node(bad_token: Finding | None, bad_node: Finding, judgements: Sequence[SliceJudgement]) -> Message:
     alone = len(judgements) == 1
-    sure = bad_node.confidence is None or bad_node.confidence.certainty is not Certainty.SUSPECTED
-    name = "finding.node" if sure else "finding.suspect"
+    name = "finding.suspect" if bad_node.is_suspected else "finding.node"
     node = Message.of(name, bad_node=bad_node.place, what=_what(bad_node, judgements))
     where = bad_node.coordinates.name()
     if bad_token is None:

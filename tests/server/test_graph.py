@@ -265,6 +265,10 @@ def test_a_colour_says_how_far_an_error_is_above_its_limit(error: float | None, 
     assert level_of(error, 1.0) == level
 
 
+def test_a_node_that_fails_by_a_limit_of_its_own_never_looks_as_if_it_passed() -> None:
+    assert [level_of(error, 1.0, fails=True) for error in (None, 0.0, 0.5, 5.0, 50.0)] == [None, 1, 1, 1, 2]
+
+
 def test_views_of_a_slice_lead_to_each_other(client: TestClient) -> None:
     row = data(client, GRAPH)["row"]
     html = {"accept": "text/html"}

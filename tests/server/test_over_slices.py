@@ -12,6 +12,7 @@ from working import wait_until, worker
 from firstdrift.catalogue.comparisons.board import Profile
 from firstdrift_server.app import create_app
 from firstdrift_server.board.sparks import spark_of
+from firstdrift_server.parts.layer_labels import layer_labels
 from firstdrift_server.parts.svg import Scale, limit_line, path_of
 from firstdrift_server.settings import settings_from
 
@@ -212,3 +213,18 @@ def test_a_line_of_layers_has_two_ends() -> None:
     drawn = spark_of(Profile(0.1, (1e-6, None, 0.1), 1e-3))
     assert drawn is not None
     assert drawn.path.count("M") == 2
+
+
+@pytest.mark.parametrize(
+    ("names", "labels"),
+    [
+        (["model.layers.0", "model.layers.1"], ["0", "1"]),
+        (["model.encoder.layers.0", "model.decoder.layers.0"], ["encoder.0", "decoder.0"]),
+        (["rotary_embs.0", "layers.0", "layers.1"], ["rotary_embs.0", "layers.0", "layers.1"]),
+        (["blocks.0", "blocks.0.layers.0"], ["0", "0.layers.0"]),
+        (["0", "layers.0"], ["0", "layers.0"]),
+        ([], []),
+    ],
+)
+def test_layers_of_several_lists_are_told_apart(names: list[str], labels: list[str]) -> None:
+    assert layer_labels(names) == labels

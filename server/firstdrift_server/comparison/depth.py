@@ -1,5 +1,7 @@
 """The output errors of the layers of a slice against their depth: where an error begins, and how it grows."""
 
+import math
+
 from msgspec import Struct
 from sqlalchemy.orm import Session
 
@@ -9,11 +11,15 @@ from firstdrift.catalogue.comparisons.tree import row_fields_at
 from firstdrift.groups import known
 from firstdrift.verdict.limit import limit_of_nodes, limit_of_row
 from firstdrift_server.parts.addresses import tree_address
+from firstdrift_server.parts.layer_labels import layer_labels
 from firstdrift_server.parts.measured_from import measured_by, measured_from
 from firstdrift_server.parts.svg import LimitLine, Scale, Tick, limit_line, path_of
 
 FEWEST = 3
 """So many layers make a picture."""
+
+MOST_LETTERS = 100
+"""So many letters of labels fit below the picture, with room between them."""
 
 WIDTH, HEIGHT = 900, 190
 _LEFT, _RIGHT, _TOP, _BOTTOM = 46, 32, 14, 160
@@ -69,7 +75,7 @@ def depth_of(session: Session, pair: SlicePair) -> Depth | None:
     points = [
         DepthPoint(
             name=one.name,
-            label=one.name.rpartition(".")[2],
+            label=one.label,
             x=x,
             y=None if one.error is None else scale.y(one.error),
             error=one.error,
@@ -86,12 +92,13 @@ def depth_of(session: Session, pair: SlicePair) -> Depth | None:
         limit_line=limit_line(limits, places, scale, (_LEFT, WIDTH - _AXIS_END)),
         path=path_of(None if point.y is None else (point.x, point.y) for point in points),
         ticks=scale.ticks,
-        every=-(-len(points) // 32),
+        every=math.ceil(len(points) * max(len(point.label) for point in points) / MOST_LETTERS),
     )
 
 
 class _Found(Struct, frozen=True):
     name: str
+    label: str
     row: int
     error: float | None
     verdict: str
@@ -107,6 +114,7 @@ def _layers(layers: LayerErrors, pair: SlicePair) -> list[_Found]:
     return [
         _Found(
             name=path,
+            label=label,
             row=layers.rows[at],
             error=layers.errors[at],
             verdict=layers.verdicts[at],
@@ -114,7 +122,7 @@ def _layers(layers: LayerErrors, pair: SlicePair) -> list[_Found]:
             measured_from=measured_from(layers.kinds[at]),
             is_here=at == here,
         )
-        for at, path in enumerate(layers.paths)
+        for at, (path, label) in enumerate(zip(layers.paths, layer_labels(layers.paths), strict=True))
     ]
 
 
@@ -127,4 +135,5 @@ def _last_output(session: Session, pair: SlicePair) -> list[_Found]:
     is_here = any(origin.row == last.row for origin in judged.own_origins[:1])
     _, excused = next(row_fields_at(session, pair.id, {last.row}, "judgement.excused_up_to"))
     limit = limit_of_row(limit_of_nodes([judged]), error, excused)
-    return [_Found(last.name, last.row, error, str(last.verdict), limit, measured_by(last.metrics), is_here)]
+    label, measured = last.name.rpartition(".")[2], measured_by(last.metrics)
+    return [_Found(last.name, label, last.row, error, str(last.verdict), limit, measured, is_here)]

@@ -28,6 +28,7 @@ from firstdrift_server.comparison.charts import logarithmic_range
 from firstdrift_server.comparison.progress import findings_so_far, slices_expected
 from firstdrift_server.comparison.strip import AXES, states_of
 from firstdrift_server.parts.addresses import tree_address
+from firstdrift_server.parts.layer_labels import layer_labels
 from firstdrift_server.parts.measured_from import measured_from
 from firstdrift_server.parts.sentence import first_position, position_of
 
@@ -108,6 +109,7 @@ def heat_map(
         "by": axis,
         "axes": axes,
         "layers": list(map(encodable, layers.names)),
+        "labels": list(map(encodable, layer_labels(layers.names))),
         "rows": [_row(group, axis, states) for group in groups],
         "expected": max(expected, len(groups)) if axis == EACH or len(axes) == 1 else len(groups),
         "errors": drawn(list(map(_written, errors.errors))),

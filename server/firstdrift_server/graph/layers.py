@@ -20,7 +20,7 @@ from firstdrift.groups import fields_of
 from firstdrift.metrics.measurement import MeasurementKind
 from firstdrift.model.node import Direction, NodeKind
 from firstdrift.verdict.graph import Edge, Place
-from firstdrift.verdict.judgement import ORIGINS, NodeClass
+from firstdrift.verdict.judgement import ORIGINS, NodeClass, Verdict
 from firstdrift.verdict.shown_classes import shown_class
 from firstdrift.wording.message import Message
 from firstdrift_frontend import numbers
@@ -205,7 +205,7 @@ class Graph:
                 "parameter": error_text(judged.parameter_error, kinds),
                 "output": error_text(judged.output_error, kinds),
             },
-            level=level_of(judged.output_error, self._limit),
+            level=level_of(judged.output_error, self._limit, fails=own and verdict == Verdict.ERROR),
             bad=below.error + below.warning,
             unmatched=below.unmatched,
         )
@@ -241,23 +241,23 @@ def error_text(error: float | None, measured_from: Collection[MeasurementKind]) 
     return numbers.error(error)
 
 
-def level_of(error: float | None, limit: float) -> int | None:
-    """Say how far an error is above its limit, in powers of ten.
+def level_of(error: float | None, limit: float, *, fails: bool = False) -> int | None:
+    """Say how far an error is above its limit, in powers of ten; one that fails has a limit of its own.
 
-    | error          | level       |
-    | -------------- | ----------- |
-    | not known      | None        |
-    | 0              | -1          |
-    | up to limit    | 0           |
-    | below 10 times | 1           |
-    | below 100      | 2           |
-    | 1000 and more  | 4, the most |
-    | NaN, infinite  | 4           |
+    | error          | level             |
+    | -------------- | ----------------- |
+    | not known      | None              |
+    | 0              | -1; 1 if it fails |
+    | up to limit    | 0; 1 if it fails  |
+    | below 10 times | 1                 |
+    | below 100      | 2                 |
+    | 1000 and more  | 4, the most       |
+    | NaN, infinite  | 4                 |
     """
     if error is None:
         return None
     if not math.isfinite(error):
         return LEVELS
     if error <= limit:
-        return 0 if error else -1
+        return 1 if fails else 0 if error else -1
     return min(LEVELS, 1 + math.floor(math.log10(error / limit))) if limit > 0 else LEVELS

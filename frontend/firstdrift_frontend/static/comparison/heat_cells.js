@@ -36,7 +36,6 @@ export function prepare(data) {
   data.errors.forEach((/** @type {unknown[]} */ row, /** @type {number} */ r) => row.forEach((error, c) => {
     sizes[r * columns + c] = sizeOf(error, data.verdicts[r][c]);
   }));
-  const tails = data.layers.map((/** @type {string} */ name) => name.split(".").at(-1));
   const { limit = null } = data;
   const shades = sizes.map((size, i) => {
     const verdict = data.verdicts[Math.floor(i / columns)]?.[i % columns] ?? null;
@@ -48,7 +47,7 @@ export function prepare(data) {
   for (const one of (data.limits ?? []).flat()) {
     if (typeof one === "number") limits = limits ? [Math.min(limits[0], one), Math.max(limits[1], one)] : [one, one];
   }
-  return { data, rows, columns, sizes, limit, limits, shades, layers: new Set(tails).size === tails.length ? tails : data.layers };
+  return { data, rows, columns, sizes, limit, limits, shades, layers: data.labels };
 }
 
 /**
