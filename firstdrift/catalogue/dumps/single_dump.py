@@ -184,7 +184,7 @@ def _outline(
     verdict = np.full(len(rows), VERDICTS.index(Verdict.PASS), np.int8)
     verdict[codes >= 0] = VERDICTS.index(Verdict.WARNING)
     verdict[codes == worst] = VERDICTS.index(Verdict.ERROR)
-    unknown = np.full(len(rows), np.nan)
+    unknown, none = np.full(len(rows), np.nan), np.zeros(len(rows), np.bool_)
     return Outline(
         parent=parents_of(row.parent for row in rows),
         last=np.array([row.last for row in rows], np.int32),
@@ -195,7 +195,8 @@ def _outline(
         direction=codes_of((row.direction for row in rows), DIRECTIONS),
         bad=codes >= 0,
         origin=codes == worst,
-        unmatched=np.zeros(len(rows), np.bool_),
+        unmatched=none,
+        incomparable=none,
         output_error=unknown,
         amplification=unknown,
         overflow=codes,
