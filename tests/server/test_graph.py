@@ -87,7 +87,8 @@ def test_a_node_names_the_nearest_of_what_edges_connect_it_with(client: TestClie
             continue
         row, near = one["row"], range(one["row"] - REACH, one["last"] + REACH + 1)
         flow = data(client, f"/c/{comparison}/s/0/n/{row}.json")["flow"]
-        sources = {edge["source"] for edge in edges if edge["goal"] == row} - {None}
+        told = [edge for edge in edges if one["kind"] == "api" or not edge["by_order"]]
+        sources = {edge["source"] for edge in told if edge["goal"] == row} - {None}
         goals = {edge["goal"] for edge in edges if edge["source"] == row and not edge["by_order"]} - {None}
         for named, connected in ((flow["sources"], sources), (flow["goals"], goals)):
             nearest = sorted(connected & {*near}, key=lambda other: (abs(other - row), other))[:NAMED]

@@ -88,6 +88,7 @@ def test_each_pair_is_expected_to_be_something() -> None:
         ("frozen.xglm.train.stat.mix", "reason.one_sided_gradient_tensor_golden"),
         ("softcap_missing.gemma2.train.stat.mix", "reason.runs_alone_golden"),
         ("router_topk_off.deepseek_v2.fwd.stat.mix", "reason.argument"),
+        ("loss_sum.gru.train.stat.mix.180001003", "reason.argument"),
         ("opt_betas.xglm.steps.stat.L0", "finding.optimizer_of_others"),
         ("dropout_on.modernbert.fwd.stat.L0.160001014", "hint.dropout_by_statistics"),
         ("untied.flaubert.train.stat.L1.160001013", "cause.tied"),

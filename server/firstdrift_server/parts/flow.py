@@ -11,10 +11,11 @@ from typing import Final
 from msgspec import Struct
 from sqlalchemy.orm import Session
 
-from firstdrift.catalogue.comparisons.layers import load_layers
+from firstdrift.catalogue.comparisons.layers import Layer, load_layers
 from firstdrift.catalogue.comparisons.slice_pairs import SliceLabel
 from firstdrift.catalogue.comparisons.tree import row_fields_at
 from firstdrift.groups import known
+from firstdrift.model.node import NodeKind
 from firstdrift.verdict.graph import Edge, Place
 from firstdrift.verdict.tree import TreeRow
 from firstdrift_server.parts.addresses import node_address
@@ -39,7 +40,7 @@ class Flow(Struct, frozen=True):
     Attributes:
         sources: have outputs that equal its inputs; the nearest first, at most `NAMED`.
         goals: have inputs that equal its outputs; likewise.
-        by_order: no value tells what it was given: its source is what ran before it.
+        by_order: no value tells what an operator was given: its source is what ran before it.
     """
 
     sources: tuple[Neighbour, ...]
@@ -51,7 +52,7 @@ def flow_of(session: Session, pair: SliceLabel, row: TreeRow) -> Flow:
     """Find what hands a row its inputs, and what takes its outputs."""
     near = _beside(session, pair, row)
     layer = load_layers(session, pair, {row.parent: tuple(near)})[row.parent]
-    edges = layer.target if row.target else layer.golden
+    edges = [edge for edge in _of_one_run(layer, row) if row.kind is NodeKind.API or not edge.by_order]
     sources = _nearest(row.index, known(edge.source for edge in edges if edge.goal == row.index))
     goals = _nearest(row.index, known(edge.goal for edge in edges if _hands_on(edge, row.index)))
     return Flow(
@@ -59,6 +60,10 @@ def flow_of(session: Session, pair: SliceLabel, row: TreeRow) -> Flow:
         tuple(_named(pair, near, goals)),
         by_order=any(edge.by_order for edge in edges if edge.goal == row.index),
     )
+
+
+def _of_one_run(layer: Layer, row: TreeRow) -> tuple[Edge, ...]:
+    return layer.target if row.target else layer.golden
 
 
 def _hands_on(edge: Edge, row: Place) -> bool:
