@@ -12,13 +12,15 @@ CAPTURED_BY = "msprobe"
 def capture_config(finding: Finding, format_: str) -> str | None:
     """Write the config.json with which msprobe saves the tensors of a node, and of what runs inside it.
 
-    None for dumps of other tools, for nodes that msprobe does not name, and where values were compared
-    already.
+    None for dumps of other tools, for nodes that msprobe does not name, where values were compared already,
+    and of what an optimizer did, which the values of a node do not tell.
 
     Args:
         finding: the node, in the slice in which it was found.
         format_: the format of the target dump.
     """
+    if finding.is_by_optimizer:
+        return None
     has_values = "relative_l2" in finding.metrics
     if format_ != CAPTURED_BY or has_values or parse_name(finding.target).direction == "none":
         return None

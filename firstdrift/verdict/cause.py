@@ -25,6 +25,7 @@ from firstdrift.matching.tree import operator_family
 from firstdrift.metrics.measurement import Measurement, SideSummary
 from firstdrift.model.names import parse_name
 from firstdrift.model.node import API
+from firstdrift.operators.properties import role_of_argument
 from firstdrift.verdict.evidence import Evidence
 from firstdrift.verdict.exchanged_weights import exchanged
 from firstdrift.verdict.judgement import Finding, NodeClass, Reasons, RowJudgement, SliceJudgement
@@ -154,8 +155,9 @@ def _of_weight(origin: Finding, shown: Message) -> Message:
     tensor = origin.tensor or ""
     if origin.node_class is not NodeClass.WEIGHTS_DIFFER or tensor.startswith("parameter."):
         return shown
-    weight = Message.of("shown.weight", name=tensor)
-    return Message.of(shown.id, **{**shown.arguments, "tensor": weight})
+    known = _role_of_weight(origin)
+    named = f"{known} ({tensor})" if known else Message.of("shown.weight", name=tensor)
+    return Message.of(shown.id, **{**shown.arguments, "tensor": named})
 
 
 def _named(origin: Finding) -> Message | str:
@@ -163,7 +165,16 @@ def _named(origin: Finding) -> Message | str:
     role, _, key = (origin.tensor or "").partition(".")
     if origin.node_class is not NodeClass.WEIGHTS_DIFFER:
         return origin.tensor or ""
-    return key if role == "parameter" else Message.of("cause.weight")
+    if role == "parameter":
+        return key
+    return _role_of_weight(origin) or Message.of("cause.weight")
+
+
+def _role_of_weight(origin: Finding) -> str:
+    """Return what an operator calls the weight of a finding ("bias"); empty where that is its weight."""
+    _, _, key = (origin.tensor or "").partition(".")
+    known = role_of_argument(parse_name(origin.target or origin.golden).type_name, key)
+    return "" if known in {"weight", key} else known
 
 
 def _other_operator(row: TreeRow) -> Iterator[Message]:

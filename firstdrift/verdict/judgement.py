@@ -184,6 +184,11 @@ class Finding(Struct, frozen=True):
     amplified_by: float | None = None
 
     @property
+    def is_by_optimizer(self) -> bool:
+        """True if an optimizer made the difference, and not the node."""
+        return any(reason.id == "reason.optimizer" for reason in self.reasons)
+
+    @property
     def is_suspected(self) -> bool:
         """True if the finding is not even likely."""
         return self.confidence is not None and self.confidence.certainty is Certainty.SUSPECTED

@@ -124,6 +124,13 @@ _EQUAL = {
 }
 
 
+def error_of_numbers(measured: Measurement) -> float | None:
+    """Return how far whole numbers are off, as people are shown it; None where nothing tells."""
+    if measured.errors is not None:
+        return measured.errors.relative_l2
+    return None if measured.differences is None else measured.differences.error_bound
+
+
 def _value(measurement: Measurement, *, discrete: bool, whole: bool) -> tuple[float | None, bool]:
     """Return the error of a measurement, None if there is none; and whether NaN or infinities make it."""
     if measurement.errors is not None and measurement.kind is DATA:

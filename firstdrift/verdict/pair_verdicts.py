@@ -1,13 +1,19 @@
 """The verdict of each pair of tensors, under our own rules: what its row is called, and what reached it."""
 
+from collections.abc import Iterator
+
+from msgspec.structs import replace
+
+from firstdrift.matching.plan import TensorPair
 from firstdrift.metrics.measurement import SCALAR
-from firstdrift.model.tensor import INPUT
+from firstdrift.model.tensor import INPUT, PARAMETER
 from firstdrift.operators.properties import overwrites
 from firstdrift.verdict.after_ties import FOLLOWS, with_other_rows
 from firstdrift.verdict.classify import Classification, affects_output
 from firstdrift.verdict.evidence import Evidence
-from firstdrift.verdict.judgement import ORIGINS, PairJudgement, Reasons, Verdict
+from firstdrift.verdict.judgement import ORIGINS, NodeClass, PairJudgement, Reasons, Verdict
 from firstdrift.verdict.pair_error import PairError, why_incomparable
+from firstdrift.verdict.row_errors import fingerprint, role_of
 from firstdrift.verdict.tree import TreeRow
 from firstdrift.wording.message import Message
 
@@ -18,10 +24,35 @@ _PASSED, _INCOMPARABLE, _WARNING, _ERROR = Verdict
 def judge_pairs(evidence: Evidence, classification: Classification) -> list[PairJudgement]:
     """Judge each pair of a slice whose rows have been classified."""
     by_tie = with_other_rows(evidence, classification)
-    return [
+    judged = [
         _judge(evidence, classification, index, by_tie=index in by_tie)
         for index in range(len(evidence.plan.pairs))
     ]
+    for index, origin in _of_same_weight(evidence, classification):
+        if judged[index].verdict is _PASSED:
+            said = (Message.of("pair.same_weight", node=origin.label),)
+            judged[index] = replace(judged[index], verdict=_ERROR, reasons=said)
+    return judged
+
+
+def _of_same_weight(evidence: Evidence, classification: Classification) -> Iterator[tuple[int, TreeRow]]:
+    """Give the pairs of weights at which an error begins, wherever they are recorded, each with where."""
+    plan, off = evidence.plan, dict[object, TreeRow]()
+    for row, own in zip(evidence.rows, classification.rows, strict=True):
+        if own.node_class is NodeClass.WEIGHTS_DIFFER and own.worst_pair is not None:
+            pair = plan.pairs[own.worst_pair]
+            if _is_told(pair):
+                off.setdefault(fingerprint(pair.golden, pair.target), row)
+    for index, pair in enumerate(plan.pairs if off else ()):
+        is_off = bool(evidence.pair_errors[index].value) and _is_told(pair)
+        origin = off.get(fingerprint(pair.golden, pair.target)) if is_off else None
+        if origin is not None and role_of(pair, evidence.row_of(index), frozenset()) is PARAMETER:
+            yield index, origin
+
+
+def _is_told(pair: TensorPair) -> bool:
+    """Tell whether statistics or digests of both tensors were recorded, which tell them from others."""
+    return all(one.statistics is not None or one.digest is not None for one in (pair.golden, pair.target))
 
 
 def _judge(evidence: Evidence, classification: Classification, index: int, *, by_tie: bool) -> PairJudgement:

@@ -53,8 +53,13 @@ def as_all_weights(evidence: Evidence, pair: int) -> Message:
 
 def _weight_differs(evidence: Evidence, error: float | None, at: int) -> Message:
     pair = evidence.plan.pairs[at].target
-    is_named = pair.role is Role.PARAMETER
-    name, differs = (pair.key, "parameter_differs") if is_named else (pair.label, "weight_differs")
+    known = role_of_argument(evidence.row_of(at).type_name, pair.key)
+    if pair.role is Role.PARAMETER:
+        name, differs = pair.key, "parameter_differs"
+    elif known in {"", "weight", pair.key}:
+        name, differs = pair.label, "weight_differs"
+    else:
+        name, differs = f"{known} ({pair.label})", "parameter_differs"
     has_number = error is not None and math.isfinite(error)
     size = _size(evidence, error, at)
     return Message.of(f"reason.{differs}{'_by' if has_number else ''}", name=name, size=size)

@@ -17,6 +17,7 @@ from firstdrift.verdict.judgement import (
     RowJudgement,
     Verdict,
 )
+from firstdrift.verdict.pair_error import error_of_numbers
 from firstdrift.verdict.pair_verdicts import is_hidden
 from firstdrift.verdict.reasons import as_all_weights, input_already_differs
 from firstdrift.verdict.row_errors import RowErrors
@@ -77,6 +78,8 @@ def judge_rows(
             None if at is not None and is_hidden(evidence, classification, at) else value
             for value, at in ((error.input, error.input_pair), (error.output, error.output_pair))
         )
+        if not inputs and error.integer_input_pair is not None:
+            inputs = error_of_numbers(evidence.measurements[error.integer_input_pair])
         is_left_over = row.match is None and own.node_class is _UNMATCHED
         is_brought = shown_class is not own.node_class
         came_in = is_brought and (error.input or 0.0) > classification.level

@@ -31,9 +31,6 @@ _WHAT: Final = {
 _GIVEN: Final = "finding.given"
 """The reason of a node that was reached by what its own rank gives to the others, and by nothing else."""
 
-_OPTIMIZER: Final = "reason.optimizer"
-"""The reason of a weight whose gradient agreed before it was trained."""
-
 _TELLING: Final = frozenset({"reason.sum", VERBATIM})
 """Reasons that say which node it is: a sum has no name of its own, but what was added has."""
 
@@ -197,10 +194,6 @@ def _bad_node(bad_token: Finding | None, bad_node: Finding, judgements: Sequence
     return Message.of("summary.bad_token_then_node", token=token, where=where, node=node)
 
 
-def _is_by_optimizer(finding: Finding) -> bool:
-    return any(reason.id == _OPTIMIZER for reason in finding.reasons)
-
-
 def _with_cause(said: Message, bad_node: Finding) -> Message:
     if not bad_node.cause:
         return said
@@ -212,9 +205,9 @@ def _what(bad_node: Finding, judgements: Sequence[SliceJudgement]) -> Message:
     reason = bad_node.reasons[0]
     if bad_node.node_class is NodeClass.STRUCTURE_DIFFERS:
         return reason  # which says what is done otherwise
-    if _is_by_optimizer(bad_node):
+    if bad_node.is_by_optimizer:
         origins = (one for judged in judgements for one in judged.origins)
-        beside = [one for one in origins if one.coordinates == bad_node.coordinates and _is_by_optimizer(one)]
+        beside = [one for one in origins if one.coordinates == bad_node.coordinates and one.is_by_optimizer]
         others = len(beside) - 1
         return Message.of(f"finding.optimizer{'_of_others' if others > 0 else ''}", others=others)
     what = _WHAT.get(bad_node.node_class or NodeClass.SOURCE)

@@ -19,6 +19,7 @@ from firstdrift.catalogue.tables import BAD, OverviewEntry, SlicePairEntry
 from firstdrift.metrics.measurement import MeasurementKind
 from firstdrift.verdict.amplified_by import amplified_by
 from firstdrift.verdict.judgement import (
+    ORIGINS,
     OWN_RULES,
     Counts,
     NodeClass,
@@ -175,15 +176,21 @@ _MOST: Final = sys.float_info.max
 
 def tally_of(said: SliceJudgement, rows: Iterable[RowJudgement], pairs: Judged) -> Tally:
     """Count what was said of the rows and pairs of a slice."""
-    known = list(rows)
+    of_pairs = list(pairs)
+    compared = {row for row, _ in of_pairs}
+    known = [row for index, row in enumerate(rows) if index in compared or row.node_class in _WITHOUT_PAIRS]
     classes = Counter(shown_class(row.node_class, row.rule) for row in known)
-    flagged = ((row, judged.reasons) for row, judged in pairs if judged.verdict in BAD)
+    flagged = ((row, judged.reasons) for row, judged in of_pairs if judged.verdict in BAD)
     return Tally(
         counts=said.counts,
         classes=classes,
         verdicts=Counter(str(row.verdict) for row in known if row.node_class is not NodeClass.UNMATCHED),
         rules=_by_class(classes) if said.rules == OWN_RULES else _by_reason(flagged),
     )
+
+
+_WITHOUT_PAIRS: Final = {*ORIGINS, NodeClass.UNMATCHED}
+"""What is said of nodes of which no tensors were compared."""
 
 
 def _by_class(classes: Mapping[str, int]) -> dict[str, int]:

@@ -48,7 +48,7 @@ class BoxView(Struct, frozen=True, kw_only=True):
         shown: its errors as they are read: `input`, `parameter`, `output`.
         level: how far its output error is above the limit, in powers of ten: 0 is within it, -1 says that
             outputs are equal; None if no number is known.
-        bad: how many rows below it are bad; likewise unmatched.
+        bad: how many rows below it are bad, of which `errors` fail; likewise unmatched.
     """
 
     row: int
@@ -70,6 +70,7 @@ class BoxView(Struct, frozen=True, kw_only=True):
     shown: Mapping[str, str]
     level: int | None
     bad: int
+    errors: int
     unmatched: int
 
 
@@ -207,6 +208,7 @@ class Graph:
             },
             level=level_of(judged.output_error, self._limit, fails=own and verdict == Verdict.ERROR),
             bad=below.error + below.warning,
+            errors=below.error,
             unmatched=below.unmatched,
         )
 

@@ -1,10 +1,13 @@
 """What reasons say of inputs without an error, of one number beside another, and of evidence without one."""
 
+import numpy as np
 import pytest
 from library.verdict.made_slices import Call, judge, make
 from library.verdict.test_gain import by_statistics
 from messages import outlines
+from msgspec.structs import replace
 
+from firstdrift.exports.capture import capture_config
 from firstdrift.verdict.classes import ALL_CLASS_RULES, ENTERED
 from firstdrift.verdict.confidence import Basis, confidence_in
 from firstdrift.verdict.judgement import Finding, NodeClass
@@ -79,3 +82,27 @@ def test_every_rule_of_another_structure_says_what_its_finding_rests_on() -> Non
     assert WITHOUT_NUMBER["class.one_sided_gradient"] is Basis.GRADIENTS
     said = confidence_in(Basis.GRADIENTS, None).said
     assert said.arguments["basis"] == Message.of("confidence.basis_gradients")
+
+
+def test_a_bias_is_called_one_and_a_weight_is_named_by_its_place() -> None:
+    for inputs, said in (([0.0, 0.0, 0.5], "bias (input.2)"), ([0.0, 0.5, 0.0], "input.1")):
+        (reason, *_) = judge(Call("Functional.linear.0.forward", inputs=inputs, outputs=[0.5])).first.reasons
+        assert reason.arguments["parameter"].arguments["name"] == said
+
+
+def test_ids_that_differ_are_the_input_error_of_the_node_that_is_given_them() -> None:
+    ids = np.arange(16), np.arange(16)[::-1].copy()
+    judged = judge(
+        Call("Functional.embedding.0.forward", inputs=[ids, 0.0], outputs=[0.5]),
+        Call("Functional.linear.0.forward", inputs=[0.5, 0.0], outputs=[0.5]),
+    )
+    given = judged.of("Functional.embedding.0.forward")
+    assert given.input_error == pytest.approx(np.linalg.norm(ids[1] - ids[0]) / np.linalg.norm(ids[0]))
+
+
+def test_what_an_optimizer_did_is_not_captured_from_the_values_of_a_node() -> None:
+    finding = judge(Call("Functional.linear.0.forward", inputs=[0.0], outputs=[0.5])).first
+    finding = replace(finding, metrics={})
+    assert capture_config(finding, "msprobe") is not None
+    by_optimizer = replace(finding, reasons=(Message.of("reason.optimizer"),))
+    assert capture_config(by_optimizer, "msprobe") is None

@@ -129,11 +129,17 @@ export function cut(said, room, wide = CHARACTER) {
   return said.length <= most ? said : `${said.slice(0, Math.max(1, most - 1))}…`;
 }
 
+/** How many nodes in a box fail; where none does, how many have a warning. @param {Box} box */
+function failing({ bad, errors }) {
+  if (errors) return say("{count} failing below", { count: bad });
+  return bad === 1 ? say("{count} warning below", { count: bad }) : say("{count} warnings below", { count: bad });
+}
+
 /** What stands below the name: what the box did to the error, or what it is. @param {Box} box @param {Words} words */
 function second(box, words) {
   if (box.sides.length === 1) return box.sides[0] === "golden" ? say("golden only") : say("target only");
   if (box.own && box.node_class !== "clean") return words.node_class[box.class_shown];
-  if (!box.own && box.bad) return say("{count} failing below", { count: box.bad });
+  if (!box.own && box.bad) return failing(box);
   return box.type_name.split(".").at(-1) ?? "";
 }
 
@@ -145,7 +151,7 @@ export function described(box, words) {
   if (box.own) parts.push(words.node_class[box.class_shown]);
   if (box.sides.length === 1) parts.push(second(box, words));
   if (box.own) parts.push(say("input error {error}", { error: box.shown.input }), say("output error {error}", { error: box.shown.output }));
-  if (box.bad) parts.push(say("{count} failing below", { count: box.bad }));
+  if (box.bad) parts.push(failing(box));
   if (box.unmatched) parts.push(say("{count} unmatched below", { count: box.unmatched }));
   return parts.filter(Boolean).join(", ");
 }

@@ -19,6 +19,7 @@
  * @property {Record<string, string>} shown
  * @property {number | null} level
  * @property {number} bad
+ * @property {number} errors
  * @property {number} unmatched
  * @property {number | null} [module]
  * @property {number} [place]
