@@ -87,7 +87,7 @@ def report_text(report: Report) -> str:
     findings = report.findings
     found = [
         *_finding_lines("first_bad_token", findings.first_bad_token),
-        *_finding_lines(_title_of_node(findings.first_bad_node), findings.first_bad_node),
+        *_first_node_lines(findings.first_bad_node),
         *_other_lines(findings),
     ]
     lines = [text_of(findings.summary), "", *found, *([""] if found else [])]
@@ -161,8 +161,10 @@ def _failure_line(count: int, node: str, tensor: str, remark: str) -> str:
     return _inner("failed", f"{node} {tensor}{others}: {remark}")
 
 
-def _title_of_node(finding: Finding | None) -> str:
-    return "first_suspect" if finding is not None and finding.is_suspected else "first_bad_node"
+def _first_node_lines(finding: Finding | None) -> list[str]:
+    if finding is not None and finding.is_suspected:
+        return _finding_lines("first_suspect", finding)
+    return _finding_lines("first_bad_node", finding)
 
 
 def _finding_lines(title: str, finding: Finding | None) -> list[str]:
