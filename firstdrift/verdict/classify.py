@@ -226,7 +226,8 @@ def _explain(case: Case, own: Classified, classified: Sequence[Classified]) -> N
         case.added = added
         case.explained = explained_by_added(case)
     own.amplification = _ratio(case.error.output, case.explained)
-    case.jumped = jumps(case, case.explained)
+    is_given_another = case.error.has_other_shape and case.progress.first_origin is not None
+    case.jumped = jumps(case, case.explained) and not (is_given_another and case.error.input is None)
     if case.jumped and _may_follow(case):
         case.jumped, own.rule = False, _FOLLOWS
     scaled = None if case.jumped else excess_of_gain(case)
@@ -245,7 +246,8 @@ def _may_follow(case: Case) -> bool:
 def _name(case: Case, own: Classified, rule: ClassRule) -> None:
     has_weights = own.node_class is _SOURCE and rule.node_class is NodeClass.WEIGHTS_DIFFER
     if own.rule == _ENTERED and not has_weights:  # earlier evidence than what begins inside
-        own.worst_pair = case.error.output_pair
+        if own.entered is None or case.evidence.row_of(own.entered) is not case.row:
+            own.worst_pair = case.error.output_pair
         return
     own.node_class, own.reasons, own.worst_pair = rule.node_class, rule.reasons(case), rule.pair(case)
     own.is_tie, own.is_shown_by_no_pair = rule.is_tie, rule.is_shown_by_no_pair

@@ -112,6 +112,10 @@ class Confidence(Struct, frozen=True, gc=False):
     of: Quantity | None = None
 
     @property
+    def _without_bounds(self) -> str:
+        return "_alone" if self.basis is Basis.STATISTICS and self.margin is None else ""
+
+    @property
     def said(self) -> Message:
         """Say it in a sentence."""
         is_far = self.margin is not None and self.margin > FAR_BEYOND.value
@@ -119,7 +123,7 @@ class Confidence(Struct, frozen=True, gc=False):
         said = Message.of(
             f"confidence.said{with_margin}",
             certainty=Message.of(f"confidence.{self.certainty}"),
-            basis=Message.of(f"confidence.basis_{self.basis}"),
+            basis=Message.of(f"confidence.basis_{self.basis}{self._without_bounds}"),
             what=Message.of(f"confidence.of_{self.of or 'unknown'}"),
             margin=self.margin,
             limit=self.limit,

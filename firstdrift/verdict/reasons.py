@@ -6,7 +6,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from firstdrift.groups import known
 from firstdrift.matching.plan import TensorPair
 from firstdrift.metrics.gain import gain
-from firstdrift.metrics.measurement import STATISTICS, Measurement, MeasurementKind
+from firstdrift.metrics.measurement import STATISTICS, Measurement, MeasurementKind, SideSummary
+from firstdrift.model.node import BACKWARD
 from firstdrift.model.tensor import ROUNDING, Role, is_floating, is_part_of_rank
 from firstdrift.operators.properties import role_of_argument
 from firstdrift.verdict.case import Case
@@ -19,14 +20,32 @@ from firstdrift.verdict.pair_error import size_of
 from firstdrift.verdict.row_errors import RowErrors
 from firstdrift.verdict.tree import TreeRow, is_embedding
 from firstdrift.wording.message import Message
-from firstdrift.wording.phrases import roles_named
+from firstdrift.wording.phrases import roles_named, side_named
 
 _AS = " = "
 
 
 def non_finite(case: Case) -> Reasons:
     """Say where NaN or infinities are on one side only."""
-    return (Message.of("reason.non_finite", roles=roles_named(case.error.non_finite)),)
+    evidence, roles = case.evidence, roles_named(case.error.non_finite)
+    off = [index for index in case.error.pairs if evidence.pair_errors[index].non_finite]
+    both = [(evidence.measurements[index].golden, evidence.measurements[index].target) for index in off]
+    golden, target = (_not_finite(known(sides)) for sides in zip(*both, strict=True)) if both else ("", "")
+    if bool(golden) == bool(target):
+        side, what = Message.of("reason.one_side"), "nan_or_infinity"
+    else:
+        side, what = side_named("golden" if golden else "target"), golden or target
+    return (Message.of("reason.non_finite", what=Message.of(f"reason.{what}"), side=side, roles=roles),)
+
+
+def _not_finite(sides: Sequence[SideSummary]) -> str:
+    """Say what tensors hold that is no finite number; empty where all numbers are finite."""
+    ends = [end for one in sides for end in known((one.maximum, one.minimum))]
+    has_nan = any(one.nan for one in sides) or any(map(math.isnan, ends))
+    infinities = any(one.positive_infinity or one.negative_infinity for one in sides)
+    if not (infinities or any(map(math.isinf, ends))):
+        return "nan" if has_nan else ""
+    return "nan_or_infinity" if has_nan else "infinity"
 
 
 def weights(case: Case) -> Reasons:
@@ -139,13 +158,17 @@ def reached(case: Case) -> Reasons:
         return (Message.of("reason.trained_apart", parameter=what),)
     if case.evidence.is_masked(error.input_pair):
         return (Message.of("reason.masked_input"),)
-    if agrees and _ran_otherwise(case.evidence.forward_partner(case.row), level):
+    adds = agrees or (error.output or 0.0) > case.limits.factor * (error.input or 0.0)
+    if adds and case.row.direction is BACKWARD and _ran_otherwise(case, level):
         return (Message.of("reason.forward_differs"),)
+    if error.has_other_shape and not error.input:
+        return (Message.of("reason.other_input_shape"),)
     return inputs_differ(case) if error.input else ()
 
 
-def _ran_otherwise(forward: RowErrors | None, level: float) -> bool:
+def _ran_otherwise(case: Case, level: float) -> bool:
     """Tell whether the forward pass of a backward node was off already: its values are used again."""
+    forward = case.evidence.forward_partner(case.row)
     if forward is None:
         return False
     is_off = max(forward.input or 0.0, forward.parameter or 0.0, forward.output or 0.0) > level
@@ -281,6 +304,10 @@ def entered(
         return Message.of("reason.entered_after", name=row.label, size=size)
     if blamed is not row:
         return Message.of("reason.entered_inside", name=row.label, size=size)
+    if row.direction is BACKWARD and error.input_pair is not None:
+        givers = evidence.makers(row, error.input_pair)
+        if len(givers) > 1:
+            return Message.of("reason.entered_sum", size=size, nodes=tuple(one.label for one in givers))
     return Message.of("reason.entered", size=size)
 
 

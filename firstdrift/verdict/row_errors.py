@@ -41,6 +41,7 @@ class RowErrors(Struct, gc=False):
         shape_pair: index of the first output whose shape, or kind of numbers, differs.
         tie_pair: index of the first whole-number output that differs.
         integer_input_pair: index of the first whole-number input that differs.
+        has_other_shape: an input has another shape, so it is another input.
         pairs: indices of all its pairs; likewise parameters, of those that are its weights.
         roles: roles of all its pairs, an operator's weights being parameters.
         whole_input: worst error of its inputs with the rows of tokens that went to other experts, which
@@ -66,6 +67,7 @@ class RowErrors(Struct, gc=False):
     shape_pair: int | None = None
     tie_pair: int | None = None
     integer_input_pair: int | None = None
+    has_other_shape: bool = False
     pairs: list[int] = field(default_factory=list)
     parameters: list[int] = field(default_factory=list)
     roles: set[Role] = field(default_factory=set)
@@ -247,6 +249,8 @@ def _has_other_shape(pair: TensorPair) -> bool:
 def _add_other_shape(row: RowErrors, index: int, role: Role, *, discrete: bool) -> None:
     if role is INPUT and discrete:  # a prompt of another length is another input
         _add_discrete(row, index, role, math.inf)
+    elif role is INPUT:
+        row.has_other_shape = True
     elif role is OUTPUT and row.shape_pair is None:
         row.shape_pair = index
 

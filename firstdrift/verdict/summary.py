@@ -37,6 +37,12 @@ _TELLING: Final = frozenset({"reason.sum", VERBATIM})
 _ENTERED: Final = frozenset({"reason.entered", "reason.entered_inside", "reason.entered_after"})
 """Reasons that say that an input differs which nothing recorded explains."""
 
+_SAID_ALIKE: Final = {
+    "reason.entered_sum": "finding.entered_sum",
+    "reason.non_finite": "finding.non_finite_in",
+}
+"""What the first sentence says where a reason names more than the class does."""
+
 _INPUTS_AGREE: Final = frozenset(
     {"reason.inputs_agree", "reason.equal_inputs", "reason.equal_given", "reason.other_numbers"}
 )
@@ -210,6 +216,8 @@ def _what(bad_node: Finding, judgements: Sequence[SliceJudgement]) -> Message:
         beside = [one for one in origins if one.coordinates == bad_node.coordinates and one.is_by_optimizer]
         others = len(beside) - 1
         return Message.of(f"finding.optimizer{'_of_others' if others > 0 else ''}", others=others)
+    if reason.id in _SAID_ALIKE:
+        return Message.of(_SAID_ALIKE[reason.id], **reason.arguments)
     what = _WHAT.get(bad_node.node_class or NodeClass.SOURCE)
     if what is None or (bad_node.node_class is NodeClass.PROPAGATED and reason.id != _GIVEN):
         return Message.of("finding.flagged")  # by the rules of another tool, which do not ask what came in

@@ -87,11 +87,17 @@ def test_a_node_names_the_nearest_of_what_edges_connect_it_with(client: TestClie
             continue
         row, near = one["row"], range(one["row"] - REACH, one["last"] + REACH + 1)
         flow = data(client, f"/c/{comparison}/s/0/n/{row}.json")["flow"]
-        told = [edge for edge in edges if one["kind"] == "api" or not edge["by_order"]]
+        follows = one["kind"] == "api" and one["direction"] != "backward"
+        told = [edge for edge in edges if follows or not edge["by_order"]]
         sources = {edge["source"] for edge in told if edge["goal"] == row} - {None}
         goals = {edge["goal"] for edge in edges if edge["source"] == row and not edge["by_order"]} - {None}
-        for named, connected in ((flow["sources"], sources), (flow["goals"], goals)):
-            nearest = sorted(connected & {*near}, key=lambda other: (abs(other - row), other))[:NAMED]
+        for named, more, connected in (
+            (flow["sources"], flow["more_sources"], sources),
+            (flow["goals"], flow["more_goals"], goals),
+        ):
+            nearest = sorted(connected & {*near}, key=lambda other: (abs(other - row), other))
+            assert more == len(nearest[NAMED:])
+            nearest = nearest[:NAMED]
             assert [node["label"] for node in named] == [seen[other]["label"] for other in nearest]
             assert [int(node["address"].rpartition("/")[2]) for node in named] == nearest
 

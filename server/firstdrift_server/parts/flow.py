@@ -15,7 +15,7 @@ from firstdrift.catalogue.comparisons.layers import Layer, load_layers
 from firstdrift.catalogue.comparisons.slice_pairs import SliceLabel
 from firstdrift.catalogue.comparisons.tree import row_fields_at
 from firstdrift.groups import known
-from firstdrift.model.node import NodeKind
+from firstdrift.model.node import Direction, NodeKind
 from firstdrift.verdict.graph import Edge, Place
 from firstdrift.verdict.tree import TreeRow
 from firstdrift_server.parts.addresses import node_address
@@ -39,12 +39,15 @@ class Flow(Struct, frozen=True):
 
     Attributes:
         sources: have outputs that equal its inputs; the nearest first, at most `NAMED`.
+        more_sources: so many more there are.
         goals: have inputs that equal its outputs; likewise.
-        by_order: no value tells what an operator was given: its source is what ran before it.
+        by_order: no value tells what an operator of the forward pass was given: its source ran before it.
     """
 
     sources: tuple[Neighbour, ...]
+    more_sources: int
     goals: tuple[Neighbour, ...]
+    more_goals: int
     by_order: bool
 
 
@@ -52,12 +55,15 @@ def flow_of(session: Session, pair: SliceLabel, row: TreeRow) -> Flow:
     """Find what hands a row its inputs, and what takes its outputs."""
     near = _beside(session, pair, row)
     layer = load_layers(session, pair, {row.parent: tuple(near)})[row.parent]
-    edges = [edge for edge in _of_one_run(layer, row) if row.kind is NodeKind.API or not edge.by_order]
+    follows = row.kind is NodeKind.API and row.direction is not Direction.BACKWARD
+    edges = [edge for edge in _of_one_run(layer, row) if follows or not edge.by_order]
     sources = _nearest(row.index, known(edge.source for edge in edges if edge.goal == row.index))
     goals = _nearest(row.index, known(edge.goal for edge in edges if _hands_on(edge, row.index)))
     return Flow(
-        tuple(_named(pair, near, sources)),
-        tuple(_named(pair, near, goals)),
+        tuple(_named(pair, near, sources[:NAMED])),
+        len(sources[NAMED:]),
+        tuple(_named(pair, near, goals[:NAMED])),
+        len(goals[NAMED:]),
         by_order=any(edge.by_order for edge in edges if edge.goal == row.index),
     )
 
@@ -78,7 +84,7 @@ def _beside(session: Session, pair: SliceLabel, row: TreeRow) -> Mapping[int, st
 
 
 def _nearest(row: int, others: Iterable[int]) -> list[int]:
-    return sorted(others, key=lambda other: (abs(other - row), other))[:NAMED]
+    return sorted(others, key=lambda other: (abs(other - row), other))
 
 
 def _named(pair: SliceLabel, labels: Mapping[int, str], rows: Collection[int]) -> Iterable[Neighbour]:

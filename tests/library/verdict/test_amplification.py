@@ -431,7 +431,8 @@ def test_the_first_non_finite_value_is_named_as_such(value: float) -> None:
     )
     assert judged.origins == [LINEAR]
     assert judged.first.node_class == NodeClass.NON_FINITE
-    assert outlines(judged.first.reasons) == ["non_finite output"]
+    what = "nan" if np.isnan(value) else "infinity"
+    assert outlines(judged.first.reasons) == [f"non_finite {what} target output"]
     assert [(found.node, found.level) for found in judged.said.overflow] == [
         (LINEAR, "critical"),
         ("Functional.relu.0.forward", "high"),

@@ -520,7 +520,7 @@ def test_under_the_rules_of_peers_nothing_is_found_that_they_do_not_flag() -> No
         (Call(LINEAR, inputs=[0.0, 0.5], outputs=[0.5]), "finding.weights"),
         (
             Call(LINEAR, inputs=[0.0], outputs=[(np.ones(4), np.full(4, np.nan))]),
-            "finding.non_finite",
+            "finding.non_finite_in",
         ),
         (Call(LINEAR, inputs=[0.0, (1, 2)], outputs=[0.5]), "reason.argument"),
     ],

@@ -63,3 +63,26 @@ def test_what_others_were_given_intact_its_maker_made_right(others: Array, named
         Call("Torch.mul.0.forward", inputs=[(MADE, others)], outputs=[0.3 if others is OFF else 0.0]),
     )
     assert judged.origins[0] == named
+
+
+def test_a_gradient_of_several_takers_is_said_to_be_the_sum_of_what_they_give_back() -> None:
+    takers = ["Functional.linear.0", "Functional.linear.1"]
+    judged = judge(
+        Call(MAKER, inputs=[0.0], outputs=[(MADE, MADE)]),
+        *(Call(f"{name}.forward", inputs=[(MADE, MADE)], outputs=[0.0]) for name in takers),
+        *(Call(f"{name}.backward", inputs=[0.0]) for name in reversed(takers)),
+        Call(f"{MAKER[:-7]}backward", inputs=[0.3], outputs=[0.3]),
+    )
+    assert judged.origins == [f"{MAKER[:-7]}backward"]
+    (reason,) = judged.first.reasons
+    assert (reason.id, sorted(reason.arguments["nodes"])) == ("reason.entered_sum", takers)
+    assert judged.first.tensor == "input.0"
+
+
+def test_what_is_given_an_input_of_another_shape_after_a_fault_is_no_second_origin() -> None:
+    shapes = values_of("a", (4, 8)), values_of("a", (4, 9))
+    after = Call("Torch.histc.0.forward", inputs=[shapes], outputs=[0.5])
+    judged = judge(Call(AGREES, inputs=[0.0], outputs=[0.4]), after)
+    assert judged.origins == [AGREES]
+    assert [one.id for one in judged.of(after.name).reasons] == ["reason.other_input_shape"]
+    assert judge(Call(AGREES, inputs=[0.0], outputs=[0.0]), after).origins == [after.name]

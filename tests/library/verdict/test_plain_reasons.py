@@ -106,3 +106,19 @@ def test_what_an_optimizer_did_is_not_captured_from_the_values_of_a_node() -> No
     assert capture_config(finding, "msprobe") is not None
     by_optimizer = replace(finding, reasons=(Message.of("reason.optimizer"),))
     assert capture_config(by_optimizer, "msprobe") is None
+
+
+def test_a_backward_node_whose_forward_pass_is_off_says_so_and_a_forward_node_never_does() -> None:
+    judged = judge(
+        Call("Functional.linear.0.forward", inputs=[0.0, 0.5], outputs=[0.5]),
+        Call("Functional.linear.0.backward", inputs=[0.0], outputs=[0.5]),
+        Call("Functional.silu.0.forward", inputs=[0.5], outputs=[0.5]),
+    )
+    reasons = {
+        name: [one.id for one in judged.of(f"Functional.{name}").reasons]
+        for name in ("linear.0.backward", "silu.0.forward")
+    }
+    assert reasons == {
+        "linear.0.backward": ["reason.forward_differs"],
+        "silu.0.forward": ["reason.inputs_differ"],
+    }
