@@ -82,9 +82,8 @@ def test_a_node_names_the_nearest_of_what_edges_connect_it_with(client: TestClie
     seen = boxes(found)
     edges = [edge for layer in found["layers"] for edge in layer["edges"]["target"]]
     assert edges
-    for one in rows(client, comparison):
-        if not one["target"]:
-            continue
+    of_target = [one for one in rows(client, comparison) if one["target"]]
+    for one in of_target[::7]:
         row, near = one["row"], range(one["row"] - REACH, one["last"] + REACH + 1)
         flow = data(client, f"/c/{comparison}/s/0/n/{row}.json")["flow"]
         follows = one["kind"] == "api" and one["direction"] != "backward"
