@@ -29,7 +29,7 @@ PARTNERS: Final = 3
 """So many partners of each are tried."""
 
 SECONDS: Final = 4.0
-"""After so long no further match is tried."""
+"""After so much time of a processor no further match is tried: others on the machine take nothing away."""
 
 LEAST_PAIRS: Final = 2
 LEAST_SHARE: Final = 0.02
@@ -70,9 +70,9 @@ def likely_matches(bench: Bench, edits: Sequence[Edit], seconds: float = SECONDS
     Args:
         bench: the slices, matched by all rules but the edits.
         edits: in force; matches are laid over them.
-        seconds: so long matches are tried.
+        seconds: so long matches are tried, in time of a processor.
     """
-    until = time.monotonic() + seconds
+    until = time.thread_time() + seconds
     work = bench.work.copy()
     lay_edits_on(work, edits)
     pairs = len(bench.plan(edits).pairs)
@@ -98,7 +98,7 @@ def _best(
     for at, one in enumerate(waiting):
         if best is not None and one.more_pairs <= best.more_pairs:
             break
-        if time.monotonic() > until:
+        if time.thread_time() > until:
             break
         added = match(one.suggestion.golden, one.suggestion.target)
         plan = bench.plan((*edits, added))
