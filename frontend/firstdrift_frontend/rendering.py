@@ -232,9 +232,15 @@ def ago(known: NullTranslations, then: datetime, now: datetime | None = None) ->
     return known.gettext("just now")
 
 
+_EARLIEST = datetime(1980, 1, 2, tzinfo=UTC)
+"""An archive that keeps no times has files as old as time: that does not say when they were made."""
+
+
 def moment(known: NullTranslations, then: datetime) -> Markup:
-    """Say how long ago something was, with the exact time to hover over."""
+    """Say how long ago something was, with the exact time to hover over; a dash where none is real."""
     utc = then.astimezone(UTC)
+    if utc < _EARLIEST:
+        return Markup("\N{EN DASH}")
     return Markup('<time datetime="{}" title="{:%Y-%m-%d %H:%M:%S} UTC">{}</time>').format(
         utc.isoformat(), utc, ago(known, utc)
     )

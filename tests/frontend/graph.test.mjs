@@ -11,7 +11,7 @@ import { step } from "../../frontend/firstdrift_frontend/static/graph/walk.js";
 /** A box of the tree; those with `holds` can be opened. */
 const box = (row, holds = 0, sides = ["golden", "target"]) => ({
   row, label: `node${row}`, name: `node${row}`, kind: "module", type_name: "Linear", direction: "forward", sides, holds, own: true, verdict: "pass",
-  node_class: "clean", said: "pass", shown: { input: "0", parameter: "–", output: "0" }, level: 0, bad: 0, errors: 0, unmatched: 0,
+  node_class: "clean", said: "pass", shown: { input: "0", parameter: "–", output: "0" }, level: 0, golden_label: null, bad: 0, errors: 0, unmatched: 0,
 });
 
 const edge = (source, goal, byOrder = false) => ({ source, goal, shapes: byOrder ? [] : ["[2, 8]"], by_order: byOrder });

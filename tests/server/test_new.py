@@ -4,6 +4,8 @@ import io
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping
+from datetime import UTC, datetime
+from gettext import NullTranslations
 from html import unescape
 from pathlib import Path
 from urllib.parse import urlencode
@@ -15,6 +17,7 @@ from messages import like, says, stated
 
 from firstdrift.wording.message import Message
 from firstdrift.wording.text import text_of
+from firstdrift_frontend.rendering import moment
 from firstdrift_server.app import create_app
 from firstdrift_server.settings import settings_from
 
@@ -228,3 +231,9 @@ def test_without_uploads_the_form_offers_none(root: Path, tmp_path: Path) -> Non
     app = create_app(settings_from(roots=[root], data_dir=tmp_path / "data", upload_quota=0))
     with TestClient(app, base_url="http://localhost") as client:
         assert "data-upload" not in client.get("/new", headers=HTML).text
+
+
+def test_a_file_without_a_real_time_is_not_said_to_be_decades_old() -> None:
+    known = NullTranslations()
+    assert moment(known, datetime.fromtimestamp(0, UTC)) == "\N{EN DASH}"
+    assert "days ago" in moment(known, datetime(1999, 12, 31, tzinfo=UTC))

@@ -26,6 +26,7 @@ from firstdrift.wording.message import Message
 from firstdrift_frontend import numbers
 from firstdrift_server.context import Context
 from firstdrift_server.parts.tree_row import shown_verdict
+from firstdrift_server.tree.rows import golden_label
 from firstdrift_server.tree.visible import first_of_interest
 
 PIECE = 64
@@ -39,6 +40,7 @@ class BoxView(Struct, frozen=True, kw_only=True):
     """A row as a box.
 
     Attributes:
+        golden_label: what golden calls it, where that is something else than its label.
         name: of its nodes, as the dumps write them.
         sides: which runs have it.
         holds: how many rows lie directly in it.
@@ -53,6 +55,7 @@ class BoxView(Struct, frozen=True, kw_only=True):
 
     row: int
     label: str
+    golden_label: str | None
     name: str
     kind: NodeKind
     type_name: str
@@ -194,6 +197,7 @@ class Graph:
             **fields_of(tree, ("label", "kind", "type_name", "direction")),
             **fields_of(judged, ("node_class", "input_error", "parameter_error", "output_error")),
             row=tree.index,
+            golden_label=golden_label(tree),
             name=(tree.target or tree.golden)[0],
             sides=[side for side in ("golden", "target") if getattr(tree, side)],
             holds=holds,

@@ -56,7 +56,8 @@ export function boxElement(placed, w, words) {
   SIDES.forEach((side, place) => {
     if (!box.sides.includes(side)) return;
     const at = { ...placed, x: x + leftOf(place, w) };
-    made.append(make("g", { class: `side ${side}` }, ...(isOpen ? frame(at, box, words) : card(at, box, words))));
+    const named = { ...box, label: (side === "golden" && box.golden_label) || box.label };
+    made.append(make("g", { class: `side ${side}` }, ...(isOpen ? frame(at, named, words) : card(at, named, words))));
   });
   return made;
 }
@@ -131,7 +132,7 @@ export function cut(said, room, wide = CHARACTER) {
 
 /** How many nodes in a box fail; where none does, how many have a warning. @param {Box} box */
 function failing({ bad, errors }) {
-  if (errors) return say("{count} failing below", { count: bad });
+  if (errors) return say("{count} failing below", { count: errors });
   return bad === 1 ? say("{count} warning below", { count: bad }) : say("{count} warnings below", { count: bad });
 }
 

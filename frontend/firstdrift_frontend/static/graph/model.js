@@ -18,6 +18,7 @@
  * @property {string} said
  * @property {Record<string, string>} shown
  * @property {number | null} level
+ * @property {string | null} golden_label
  * @property {number} bad
  * @property {number} errors
  * @property {number} unmatched
