@@ -226,13 +226,18 @@ def _explain(case: Case, own: Classified, classified: Sequence[Classified]) -> N
         case.added = added
         case.explained = explained_by_added(case)
     own.amplification = _ratio(case.error.output, case.explained)
-    is_given_another = case.error.has_other_shape and case.progress.first_origin is not None
-    case.jumped = jumps(case, case.explained) and not (is_given_another and case.error.input is None)
+    case.jumped = jumps(case, case.explained) and not _is_given_another(case)
     if case.jumped and _may_follow(case):
         case.jumped, own.rule = False, _FOLLOWS
     scaled = None if case.jumped else excess_of_gain(case)
     if scaled is not None and scaled.margin > 1.0:
         case.jumped, case.scaled = True, scaled
+
+
+def _is_given_another(case: Case) -> bool:
+    """Tell whether all that is known of what a row was given after a fault is that it has another shape."""
+    after = case.progress.first_origin is not None
+    return after and case.error.has_other_shape and case.error.input is None
 
 
 def _may_follow(case: Case) -> bool:
@@ -246,8 +251,7 @@ def _may_follow(case: Case) -> bool:
 def _name(case: Case, own: Classified, rule: ClassRule) -> None:
     has_weights = own.node_class is _SOURCE and rule.node_class is NodeClass.WEIGHTS_DIFFER
     if own.rule == _ENTERED and not has_weights:  # earlier evidence than what begins inside
-        if own.entered is None or case.evidence.row_of(own.entered) is not case.row:
-            own.worst_pair = case.error.output_pair
+        own.worst_pair = _shown_of_entered(case, own)
         return
     own.node_class, own.reasons, own.worst_pair = rule.node_class, rule.reasons(case), rule.pair(case)
     own.is_tie, own.is_shown_by_no_pair = rule.is_tie, rule.is_shown_by_no_pair
@@ -259,6 +263,12 @@ def _name(case: Case, own: Classified, rule: ClassRule) -> None:
     own.rule = rule.name if excuse is None else f"explanation.{excuse}"
     if excuse is not None and (case.error.output or 0.0) > case.limits.floor * case.roundoff:
         own.excused_up_to = excused_up_to(case)
+
+
+def _shown_of_entered(case: Case, own: Classified) -> int | None:
+    """Return the pair that shows what came in: the input, where it is one of the row itself."""
+    is_own = own.entered is not None and case.evidence.row_of(own.entered) is case.row
+    return own.entered if is_own else case.error.output_pair
 
 
 def _tell_excess(case: Case, own: Classified) -> None:

@@ -37,17 +37,22 @@ def judge_pairs(evidence: Evidence, classification: Classification) -> list[Pair
 
 def _of_same_weight(evidence: Evidence, classification: Classification) -> Iterator[tuple[int, TreeRow]]:
     """Give the pairs of weights at which an error begins, wherever they are recorded, each with where."""
-    plan, off = evidence.plan, dict[object, TreeRow]()
-    for row, own in zip(evidence.rows, classification.rows, strict=True):
-        if own.node_class is NodeClass.WEIGHTS_DIFFER and own.worst_pair is not None:
-            pair = plan.pairs[own.worst_pair]
-            if _is_told(pair):
-                off.setdefault(fingerprint(pair.golden, pair.target), row)
+    plan, off = evidence.plan, dict(_weights_off(evidence, classification))
     for index, pair in enumerate(plan.pairs if off else ()):
         is_off = bool(evidence.pair_errors[index].value) and _is_told(pair)
         origin = off.get(fingerprint(pair.golden, pair.target)) if is_off else None
         if origin is not None and role_of(pair, evidence.row_of(index), frozenset()) is PARAMETER:
             yield index, origin
+
+
+def _weights_off(evidence: Evidence, classification: Classification) -> Iterator[tuple[object, TreeRow]]:
+    """Give what tells the weights at which an error begins, each with where; the first place last."""
+    rows = zip(reversed(evidence.rows), reversed(classification.rows), strict=True)
+    for row, own in rows:
+        if own.node_class is NodeClass.WEIGHTS_DIFFER and own.worst_pair is not None:
+            pair = evidence.plan.pairs[own.worst_pair]
+            if _is_told(pair):
+                yield fingerprint(pair.golden, pair.target), row
 
 
 def _is_told(pair: TensorPair) -> bool:

@@ -40,12 +40,19 @@ def non_finite(case: Case) -> Reasons:
 
 def _not_finite(sides: Sequence[SideSummary]) -> str:
     """Say what tensors hold that is no finite number; empty where all numbers are finite."""
-    ends = [end for one in sides for end in known((one.maximum, one.minimum))]
-    has_nan = any(one.nan for one in sides) or any(map(math.isnan, ends))
-    infinities = any(one.positive_infinity or one.negative_infinity for one in sides)
-    if not (infinities or any(map(math.isinf, ends))):
-        return "nan" if has_nan else ""
-    return "nan_or_infinity" if has_nan else "infinity"
+    has_nan, has_infinity = any(map(_has_nan, sides)), any(map(_has_infinity, sides))
+    if has_nan and has_infinity:
+        return "nan_or_infinity"
+    return "nan" if has_nan else "infinity" if has_infinity else ""
+
+
+def _has_nan(side: SideSummary) -> bool:
+    return bool(side.nan) or any(map(math.isnan, known((side.maximum, side.minimum))))
+
+
+def _has_infinity(side: SideSummary) -> bool:
+    counted = side.positive_infinity or side.negative_infinity
+    return bool(counted) or any(map(math.isinf, known((side.maximum, side.minimum))))
 
 
 def weights(case: Case) -> Reasons:
@@ -151,28 +158,36 @@ def numbers_differ(case: Case) -> Reasons:
 def reached(case: Case) -> Reasons:
     """Say that the inputs already differ, or else the weights, where they are known to."""
     error = case.error
-    level = case.progress.level
-    agrees = error.input is not None and error.input <= level
-    if case.evidence.is_later_step and agrees and (error.parameter or 0.0) > level:
+    if _was_trained_apart(case):
         what = _weight_differs(case.evidence, error.parameter, error.parameter_pair or 0)
         return (Message.of("reason.trained_apart", parameter=what),)
     if case.evidence.is_masked(error.input_pair):
         return (Message.of("reason.masked_input"),)
-    adds = agrees or (error.output or 0.0) > case.limits.factor * (error.input or 0.0)
-    if adds and case.row.direction is BACKWARD and _ran_otherwise(case, level):
+    if _ran_otherwise(case):
         return (Message.of("reason.forward_differs"),)
     if error.has_other_shape and not error.input:
         return (Message.of("reason.other_input_shape"),)
     return inputs_differ(case) if error.input else ()
 
 
-def _ran_otherwise(case: Case, level: float) -> bool:
-    """Tell whether the forward pass of a backward node was off already: its values are used again."""
-    forward = case.evidence.forward_partner(case.row)
-    if forward is None:
+def _agrees(case: Case) -> bool:
+    return case.error.input is not None and case.error.input <= case.progress.level
+
+
+def _was_trained_apart(case: Case) -> bool:
+    """Tell whether the inputs of a node of a later step agree, and its weight does not."""
+    is_off = (case.error.parameter or 0.0) > case.progress.level
+    return case.evidence.is_later_step and is_off and _agrees(case)
+
+
+def _ran_otherwise(case: Case) -> bool:
+    """Tell whether a backward node adds an error, whose forward pass was off: its values are used again."""
+    error = case.error
+    adds = _agrees(case) or (error.output or 0.0) > case.limits.factor * (error.input or 0.0)
+    if case.row.direction is not BACKWARD or not adds:
         return False
-    is_off = max(forward.input or 0.0, forward.parameter or 0.0, forward.output or 0.0) > level
-    return is_off or forward.scalar_pair is not None
+    forward = case.evidence.forward_partner(case.row)
+    return forward is not None and (forward.worst > case.progress.level or forward.scalar_pair is not None)
 
 
 def masked(case: Case) -> Reasons:

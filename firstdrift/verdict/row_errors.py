@@ -273,6 +273,14 @@ def _number(record: TensorRecord) -> float:
         return math.nan
 
 
+def _are_other_numbers(golden: float, target: float) -> bool:
+    if min(abs(golden), abs(target)) >= LOWEST_VALUES.value and (golden < 0) == (target < 0):
+        return False
+    if math.isinf(golden) or math.isinf(target):
+        return True
+    return abs(golden - target) > SAME_ARGUMENT.value * max(abs(golden), abs(target))
+
+
 def scalars_matter(pair: TensorPair) -> bool:
     """Tell whether two differing Python arguments can be the reason that outputs differ.
 
@@ -282,10 +290,5 @@ def scalars_matter(pair: TensorPair) -> bool:
     if pair.golden.dtype == pair.target.dtype == "str":
         return not any(names_device(one.scalar or "") for one in (pair.golden, pair.target))
     if pair.target.dtype in {"float", "int"} and pair.golden.dtype in {"float", "int"}:
-        golden, target = _number(pair.golden), _number(pair.target)
-        if min(abs(golden), abs(target)) >= LOWEST_VALUES.value and (golden < 0) == (target < 0):
-            return False
-        if math.isinf(golden) or math.isinf(target):
-            return True
-        return abs(golden - target) > SAME_ARGUMENT.value * max(abs(golden), abs(target))
+        return _are_other_numbers(_number(pair.golden), _number(pair.target))
     return pair.target.dtype in {"int", "float", "bool"} and pair.golden.dtype in {"int", "float", "bool"}

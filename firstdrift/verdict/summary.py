@@ -206,16 +206,21 @@ def _with_cause(said: Message, bad_node: Finding) -> Message:
     return Message.of("summary.with_cause", said=said, cause=joined(*bad_node.cause))
 
 
+def _by_optimizer(bad_node: Finding, judgements: Sequence[SliceJudgement]) -> Message:
+    """Say that the optimizer made a weight differ, and how many others."""
+    origins = (one for judged in judgements for one in judged.origins)
+    beside = [one for one in origins if one.coordinates == bad_node.coordinates and one.is_by_optimizer]
+    others = len(beside) - 1
+    return Message.of(f"finding.optimizer{'_of_others' if others > 0 else ''}", others=others)
+
+
 def _what(bad_node: Finding, judgements: Sequence[SliceJudgement]) -> Message:
     """Say what is wrong with a node."""
     reason = bad_node.reasons[0]
     if bad_node.node_class is NodeClass.STRUCTURE_DIFFERS:
         return reason  # which says what is done otherwise
     if bad_node.is_by_optimizer:
-        origins = (one for judged in judgements for one in judged.origins)
-        beside = [one for one in origins if one.coordinates == bad_node.coordinates and one.is_by_optimizer]
-        others = len(beside) - 1
-        return Message.of(f"finding.optimizer{'_of_others' if others > 0 else ''}", others=others)
+        return _by_optimizer(bad_node, judgements)
     if reason.id in _SAID_ALIKE:
         return Message.of(_SAID_ALIKE[reason.id], **reason.arguments)
     what = _WHAT.get(bad_node.node_class or NodeClass.SOURCE)

@@ -177,8 +177,7 @@ _MOST: Final = sys.float_info.max
 def tally_of(said: SliceJudgement, rows: Iterable[RowJudgement], pairs: Judged) -> Tally:
     """Count what was said of the rows and pairs of a slice."""
     of_pairs = list(pairs)
-    compared = {row for row, _ in of_pairs}
-    known = [row for index, row in enumerate(rows) if index in compared or row.node_class in _WITHOUT_PAIRS]
+    known = _told_of(rows, {row for row, _ in of_pairs})
     classes = Counter(shown_class(row.node_class, row.rule) for row in known)
     flagged = ((row, judged.reasons) for row, judged in of_pairs if judged.verdict in BAD)
     return Tally(
@@ -187,6 +186,11 @@ def tally_of(said: SliceJudgement, rows: Iterable[RowJudgement], pairs: Judged) 
         verdicts=Counter(str(row.verdict) for row in known if row.node_class is not NodeClass.UNMATCHED),
         rules=_by_class(classes) if said.rules == OWN_RULES else _by_reason(flagged),
     )
+
+
+def _told_of(rows: Iterable[RowJudgement], compared: Collection[int]) -> list[RowJudgement]:
+    """Leave out the rows of which nothing can be said by themselves."""
+    return [row for index, row in enumerate(rows) if index in compared or row.node_class in _WITHOUT_PAIRS]
 
 
 _WITHOUT_PAIRS: Final = {*ORIGINS, NodeClass.UNMATCHED}

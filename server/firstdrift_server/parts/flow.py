@@ -6,6 +6,7 @@ A node of a dump of operators has a name that counts calls: its neighbours tell 
 """
 
 from collections.abc import Collection, Iterable, Mapping
+from operator import attrgetter
 from typing import Final
 
 from msgspec import Struct
@@ -57,14 +58,15 @@ def flow_of(session: Session, pair: SliceLabel, row: TreeRow) -> Flow:
     layer = load_layers(session, pair, {row.parent: tuple(near)})[row.parent]
     follows = row.kind is NodeKind.API and row.direction is not Direction.BACKWARD
     edges = [edge for edge in _of_one_run(layer, row) if follows or not edge.by_order]
-    sources = _nearest(row.index, known(edge.source for edge in edges if edge.goal == row.index))
-    goals = _nearest(row.index, known(edge.goal for edge in edges if _hands_on(edge, row.index)))
+    coming = [edge for edge in edges if edge.goal == row.index]
+    going = [edge for edge in edges if _hands_on(edge, row.index)]
+    sources, goals = _nearest(row.index, map(_SOURCE, coming)), _nearest(row.index, map(_GOAL, going))
     return Flow(
         tuple(_named(pair, near, sources[:NAMED])),
         len(sources[NAMED:]),
         tuple(_named(pair, near, goals[:NAMED])),
         len(goals[NAMED:]),
-        by_order=any(edge.by_order for edge in edges if edge.goal == row.index),
+        by_order=any(map(attrgetter("by_order"), coming)),
     )
 
 
@@ -83,8 +85,11 @@ def _beside(session: Session, pair: SliceLabel, row: TreeRow) -> Mapping[int, st
     return {index: label for index, parent, label in found if parent == row.parent}
 
 
-def _nearest(row: int, others: Iterable[int]) -> list[int]:
-    return sorted(others, key=lambda other: (abs(other - row), other))
+_SOURCE, _GOAL = attrgetter("source"), attrgetter("goal")
+
+
+def _nearest(row: int, others: Iterable[Place]) -> list[int]:
+    return sorted(known(others), key=lambda other: (abs(other - row), other))
 
 
 def _named(pair: SliceLabel, labels: Mapping[int, str], rows: Collection[int]) -> Iterable[Neighbour]:
