@@ -40,7 +40,7 @@ _SHOWN: Final = 6
 
 _PLACE: Final = {
     **dict.fromkeys(("cause.other_operator", "cause.other_class"), 0),
-    **dict.fromkeys(("cause.calls", "cause.after_inside", "cause.between"), 2),
+    **dict.fromkeys(("cause.calls", "cause.after_inside", "cause.changed_after", "cause.between"), 2),
 }
 """Where a sign stands among the others, which stand between."""
 
@@ -227,9 +227,19 @@ def _where_inside(
         return
     last = max(inside, key=attrgetter("order"))
     if after is None:
-        yield Message.of("cause.after_inside", last=last.label)
+        how = "changed_after" if _golden_hands_on(evidence, row, last) else "after_inside"
+        yield Message.of(f"cause.{how}", last=last.label)
     elif after is not row:
         yield Message.of("cause.between", before=last.label, after=after.label)
+
+
+def _golden_hands_on(evidence: Evidence, row: TreeRow, last: TreeRow) -> bool:
+    """Tell whether golden's module gives what the last node inside it gave, and the target's does not."""
+    pairs = evidence.errors[row.index].output_pair, evidence.errors[last.index].output_pair
+    ours, inner = (None if at is None else evidence.measurements[at] for at in pairs)
+    if ours is None or inner is None or ours.golden is None or ours.golden.norm is None:
+        return False
+    return ours.golden == inner.golden and ours.target != inner.target
 
 
 def _alone_inside(rows: Sequence[TreeRow], row: TreeRow) -> list[TreeRow]:

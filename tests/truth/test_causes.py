@@ -30,7 +30,7 @@ NAMED_BY = {
 """By which messages a sentence names what was planted."""
 
 CAUSES = ("cause.", "shown.", "hint.")
-PLACES = {"cause.after_inside", "cause.between"}
+PLACES = {"cause.after_inside", "cause.changed_after", "cause.between"}
 """They say where inside a node the difference arises, of faults without a pattern, too."""
 
 LEAST_SHARE = 0.9

@@ -159,6 +159,24 @@ def test_where_all_inside_matches_the_difference_arises_after_it(inside: float, 
     assert [outlines(origin.cause) for origin in found if origin.cause] == ([causes] if causes else [])
 
 
+def test_a_module_that_hands_on_what_is_inside_in_golden_alone_is_said_to_change_it() -> None:
+    given = values_of("given")
+    changed = with_error(given, 0.5, "changed")
+    for golden, cause in ((given, "changed_after"), (values_of("another"), "after_inside")):
+        target = changed if golden is given else with_error(golden, 0.5, "changed")
+        judged = make(
+            Call(
+                "Functional.linear.0.forward",
+                "Module.mlp.MLP.forward.0",
+                inputs=[0.0],
+                outputs=[(given, given)],
+            ),
+            Call("Module.mlp.MLP.forward.0", inputs=[0.0], outputs=[(golden, target)]),
+        ).judge()
+        (origin,) = judged.said.origins
+        assert outlines(origin.cause) == [f"{cause} Functional.linear.0"]
+
+
 def test_a_weight_that_a_later_operator_takes_again_is_one_suspect(
     reported: Callable[[str], Report],
 ) -> None:
