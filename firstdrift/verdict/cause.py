@@ -197,7 +197,7 @@ def _other_class(evidence: Evidence, row: TreeRow) -> Iterator[Message]:
 def _called_inside(rows: Sequence[TreeRow], row: TreeRow) -> Iterator[Message]:
     """Say which operators one run alone calls inside a node that both runs have by one name."""
     alone = _alone_inside(rows, row) if row.golden and row.golden == row.target else []
-    if not any(other.match is not None and other.kind is API for other in rows):  # one run recorded none
+    if not any(map(_is_matched_operator, rows)):  # one run recorded none
         return
     if len(alone) > _SHOWN:
         return
@@ -205,6 +205,10 @@ def _called_inside(rows: Sequence[TreeRow], row: TreeRow) -> Iterator[Message]:
         called = dict.fromkeys(operator_family(one.type_name) for one in alone if one.side == side)
         if called:
             yield Message.of("cause.calls", side=side_named(side), operators=tuple(called), node=row.label)
+
+
+def _is_matched_operator(row: TreeRow) -> bool:
+    return row.match is not None and row.kind is API
 
 
 def _where_inside(

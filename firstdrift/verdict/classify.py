@@ -229,7 +229,13 @@ def _explain(case: Case, own: Classified, classified: Sequence[Classified]) -> N
     case.jumped = jumps(case, case.explained) and not _is_given_another(case)
     if case.jumped and _may_follow(case):
         case.jumped, own.rule = False, _FOLLOWS
-    scaled = None if case.jumped else excess_of_gain(case)
+    if not case.jumped:
+        _look_at_gain(case)
+
+
+def _look_at_gain(case: Case) -> None:
+    """Find out whether a row gives more or less than it can where it jumped nowhere."""
+    scaled = excess_of_gain(case)
     if scaled is not None and scaled.margin > 1.0:
         case.jumped, case.scaled = True, scaled
 
