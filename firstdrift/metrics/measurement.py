@@ -73,6 +73,21 @@ class SideSummary(Struct, frozen=True, gc=False):
         return self.norm if is_known else None
 
     @property
+    def has_nan(self) -> bool:
+        """True if NaN is known to be among the elements."""
+        return bool(self.nan) or any(map(math.isnan, self._ends))
+
+    @property
+    def has_infinity(self) -> bool:
+        """True if an infinity is known to be among the elements."""
+        counted = self.positive_infinity or self.negative_infinity
+        return bool(counted) or any(map(math.isinf, self._ends))
+
+    @property
+    def _ends(self) -> tuple[float, ...]:
+        return tuple(end for end in (self.maximum, self.minimum) if end is not None)
+
+    @property
     def largest_norm(self) -> float:
         """The norm if all elements were as large as the largest; 0 where that is not known."""
         if self.maximum is None or self.minimum is None or not self.size:

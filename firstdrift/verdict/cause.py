@@ -272,7 +272,6 @@ def _not_finite(measured: Measurement) -> Message | None:
 def _kinds(side: SideSummary | None) -> set[str]:
     if side is None:
         return set()
-    ends = [end for end in (side.maximum, side.minimum) if end is not None]
-    has_nan = bool(side.nan) or any(map(math.isnan, ends))
-    has_infinity = bool(side.positive_infinity or side.negative_infinity) or any(map(math.isinf, ends))
-    return {kind for kind, there in (("hint.nan", has_nan), ("hint.infinities", has_infinity)) if there}
+    return {
+        kind for kind, there in (("hint.nan", side.has_nan), ("hint.infinities", side.has_infinity)) if there
+    }

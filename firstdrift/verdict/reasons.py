@@ -17,7 +17,7 @@ from firstdrift.verdict.fixed_thresholds import ANOTHER_ROW, SAME_ARGUMENT
 from firstdrift.verdict.judgement import Reasons
 from firstdrift.verdict.only_output import beyond_limits
 from firstdrift.verdict.pair_error import size_of
-from firstdrift.verdict.row_errors import RowErrors
+from firstdrift.verdict.row_errors import RowErrors, number_of
 from firstdrift.verdict.tree import TreeRow, is_embedding
 from firstdrift.wording.message import Message
 from firstdrift.wording.phrases import roles_named, side_named
@@ -40,19 +40,10 @@ def non_finite(case: Case) -> Reasons:
 
 def _not_finite(sides: Sequence[SideSummary]) -> str:
     """Say what tensors hold that is no finite number; empty where all numbers are finite."""
-    has_nan, has_infinity = any(map(_has_nan, sides)), any(map(_has_infinity, sides))
+    has_nan, has_infinity = any(one.has_nan for one in sides), any(one.has_infinity for one in sides)
     if has_nan and has_infinity:
         return "nan_or_infinity"
     return "nan" if has_nan else "infinity" if has_infinity else ""
-
-
-def _has_nan(side: SideSummary) -> bool:
-    return bool(side.nan) or any(map(math.isnan, known((side.maximum, side.minimum))))
-
-
-def _has_infinity(side: SideSummary) -> bool:
-    counted = side.positive_infinity or side.negative_infinity
-    return bool(counted) or any(map(math.isinf, known((side.maximum, side.minimum))))
 
 
 def weights(case: Case) -> Reasons:
@@ -118,7 +109,7 @@ def _factor_of(pair: TensorPair) -> float | None:
     """Return how many times golden's argument the target's is, if three digits tell; None of all else."""
     if not pair.golden.dtype == pair.target.dtype == "float":
         return None
-    golden, target = float(pair.golden.scalar or "nan"), float(pair.target.scalar or "nan")
+    golden, target = number_of(pair.golden), number_of(pair.target)
     factor = target / golden if golden else math.nan
     if not (math.isfinite(factor) and factor > 0.0):
         return None

@@ -265,7 +265,7 @@ def _add_discrete(row: RowErrors, index: int, role: Role, value: float) -> None:
         row.tie_pair = index
 
 
-def _number(record: TensorRecord) -> float:
+def number_of(record: TensorRecord) -> float:
     """Return a Python argument as a number; NaN where the dump says something else."""
     try:
         return float(record.scalar or "nan")
@@ -290,5 +290,5 @@ def scalars_matter(pair: TensorPair) -> bool:
     if pair.golden.dtype == pair.target.dtype == "str":
         return not any(names_device(one.scalar or "") for one in (pair.golden, pair.target))
     if pair.target.dtype in {"float", "int"} and pair.golden.dtype in {"float", "int"}:
-        return _are_other_numbers(_number(pair.golden), _number(pair.target))
+        return _are_other_numbers(number_of(pair.golden), number_of(pair.target))
     return pair.target.dtype in {"int", "float", "bool"} and pair.golden.dtype in {"int", "float", "bool"}

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from library.verdict.made_slices import SHAPE, Call, Values, judge, make, values_of, with_error
 from messages import gaps_of, outline, outlines
+from msgspec.structs import replace
 
 from firstdrift.matching.tensors import shapes_differ
 from firstdrift.model.slice import Coordinates
@@ -348,6 +349,17 @@ def test_another_argument_is_told_with_its_factor_where_three_digits_tell_it(
     judged = judge(BEFORE, Call("Torch.mul.0.forward", inputs=[0.0, arguments], outputs=[0.3]))
     (reason,) = judged.first.reasons
     assert reason.arguments.get("factor") == (None if factor is None else pytest.approx(factor))
+
+
+def test_an_argument_that_a_dump_calls_a_number_and_is_none_has_no_factor() -> None:
+    made = make(BEFORE, Call("Torch.mul.0.forward", inputs=[0.0, (2.0, math.inf)], outputs=[0.3]))
+    pairs = tuple(
+        replace(one, golden=replace(one.golden, scalar="two")) if one.golden.scalar == "2.0" else one
+        for one in made.plan.pairs
+    )
+    judged = replace(made, plan=replace(made.plan, pairs=pairs)).judge()
+    (reason,) = judged.first.reasons
+    assert (reason.id, reason.arguments["golden"]) == ("reason.argument", "two")
 
 
 def test_text_that_says_what_is_computed_is_another_argument_and_a_device_is_none() -> None:
