@@ -194,6 +194,7 @@ def _rank(finding: Finding) -> str:
 
 _METRICS: Final = {
     "relative_l2": "relative_l2",
+    "worst_row_relative_l2": "worst_row_relative_l2",
     "cosine_similarity": "cosine_similarity",
     "kl_divergence": "kl_divergence",
     "max_absolute_error": "max_absolute_error",

@@ -112,24 +112,31 @@ class Confidence(Struct, frozen=True, gc=False):
     of: Quantity | None = None
 
     @property
-    def _without_bounds(self) -> str:
-        return "_alone" if self.basis is Basis.STATISTICS and self.margin is None else ""
-
-    @property
     def said(self) -> Message:
-        """Say it in a sentence."""
-        is_far = self.margin is not None and self.margin > FAR_BEYOND.value
-        with_margin = "" if self.margin is None else "_far" if is_far else "_by"
-        said = Message.of(
-            f"confidence.said{with_margin}",
-            certainty=Message.of(f"confidence.{self.certainty}"),
-            basis=Message.of(f"confidence.basis_{self.basis}{self._without_bounds}"),
-            what=Message.of(f"confidence.of_{self.of or 'unknown'}"),
-            margin=self.margin,
-            limit=self.limit,
-        )
+        """Say it in a sentence or two."""
+        said = self._without_number if self.margin is None else self._beyond_limit(self.margin)
         return said if self.slices == 1 else Message.of("confidence.found_in", said=said, slices=self.slices)
 
+    @property
+    def _without_number(self) -> Message:
+        basis = Message.of(f"confidence.basis_{self.basis}")
+        return Message.of(
+            "confidence.said", certainty=Message.of(f"confidence.{self.certainty}"), basis=basis
+        )
+
+    def _beyond_limit(self, margin: float) -> Message:
+        said = Message.of(
+            f"confidence.said_{'far' if margin > FAR_BEYOND.value else 'by'}",
+            certainty=Message.of(f"confidence.{self.certainty}"),
+            what=Message.of(f"confidence.of_{self.of or 'unknown'}"),
+            margin=margin,
+            limit=self.limit,
+        )
+        return Message.of(f"confidence.by_{self.basis}", said=said) if self.basis in _LESS_SURE else said
+
+
+_LESS_SURE: Final = frozenset({Basis.STATISTICS, Basis.UNMODELLED, Basis.PEERS})
+"""Bases whose sentence says why the number tells less than that of values."""
 
 _BASES: Final = {
     MeasurementKind.DATA: Basis.VALUES,

@@ -91,10 +91,10 @@ def why_incomparable(pair: TensorPair, measured: Measurement) -> Message:
 
 
 def size(error: float, relative_l2: float | None, *, is_bound: bool = False) -> Message:
-    """Say how large a finite error is, and what it is of: "20 %", "at least 20 %", "20 % in the worst row".
+    """Say how large a finite error is, and what it is of: "20 %", "at least 20 %".
 
-    That of a row is said with that of the whole tensor, unless both are written alike, since tables show the
-    latter. What is less is that of some rows: those of tokens that went to other experts were left out.
+    What is less than that of the whole tensor is that of some rows: tokens that went to other experts were
+    left out.
 
     Args:
         error: the one number for how far apart a pair is.
@@ -103,11 +103,9 @@ def size(error: float, relative_l2: float | None, *, is_bound: bool = False) -> 
     """
     if is_bound:
         return Message.of("size.at_least", error=error)
-    if relative_l2 is None or percentage(error) == percentage(relative_l2):
-        return Message.of("size.number", error=error)
-    if error < relative_l2:
+    if relative_l2 is not None and error < relative_l2 and percentage(error) != percentage(relative_l2):
         return Message.of("size.other_rows", error=error)
-    return Message.of("size.row_and_whole", error=error, whole=relative_l2)
+    return Message.of("size.number", error=error)
 
 
 def size_of(error: float, measured: Measurement) -> Message:

@@ -46,7 +46,7 @@ from firstdrift_server.parts.addresses import (
 from firstdrift_server.parts.flow import Flow, flow_of
 from firstdrift_server.parts.tree_row import RowView, row_view
 
-FIRST = ("relative_l2", "cosine_similarity", "max_absolute_error")
+FIRST = ("relative_l2", "worst_row_relative_l2", "cosine_similarity", "max_absolute_error")
 FIRST_OF_STATISTICS = ("error_bound", "relative_norm", "relative_maximum")
 """The metrics that get a column; the others are listed below each tensor."""
 

@@ -46,7 +46,7 @@ def test_an_operator_whose_inputs_agree_and_whose_output_does_not_is_the_source(
     judged = judge(BEFORE, Call(LINEAR, inputs=[1e-6], outputs=[0.3]))
     assert judged.origins == [LINEAR]
     assert judged.first.node_class == NodeClass.SOURCE
-    assert outlines(judged.first.reasons) == ["inputs_agree row_and_whole 1e-06 1e-06 number 0.3"]
+    assert outlines(judged.first.reasons) == ["inputs_agree number 1e-06 number 0.3"]
     assert judged.first.tensor == "output.0"
     assert judged.first.metrics["relative_l2"] == pytest.approx(0.3, rel=1e-3)
 
@@ -242,11 +242,11 @@ def test_a_parameter_that_differs_is_told_apart_from_a_fault_of_the_operator() -
     assert judged.first.node_class == NodeClass.WEIGHTS_DIFFER
     assert judged.first.tensor == "parameter.weight"
     assert outlines(judged.first.reasons) == [
-        "weights parameter_differs_by weight number 1 row_and_whole 1e-06 1e-06 number 0.9",
+        "weights parameter_differs_by weight number 1 number 1e-06 number 0.9",
     ]
 
 
-def test_a_number_that_is_of_the_worst_row_is_not_called_that_of_the_whole() -> None:
+def test_the_error_that_is_said_is_that_of_the_worst_row() -> None:
     table, output = values_of("table"), values_of("output")
     other_table, other_output = table.copy(), output.copy()
     other_table[3], other_output[3] = table[3] * 1.5, output[3] * 1.25
@@ -254,19 +254,19 @@ def test_a_number_that_is_of_the_worst_row_is_not_called_that_of_the_whole() -> 
         MLP, inputs=[0.0], parameters={"weight": (table, other_table)}, outputs=[(output, other_output)]
     )
     judged = judge(BEFORE, call)
-    weight, given, gave = "row_and_whole 0.5 0.12", "inputs_equal", "row_and_whole 0.25 0.062"
+    weight, given, gave = "number 0.5", "inputs_equal", "number 0.25"
     assert outlines(judged.first.reasons) == [
         f"weights_equal_inputs parameter_differs_by weight {weight} {given} {gave}"
     ]
     assert judged.first.metrics["relative_l2"] == pytest.approx(0.5 / 4)  # one of 16 rows
-    assert gaps_of(how_far_off(judged.said), "size.row_and_whole")["error"] == pytest.approx(0.25)
+    assert gaps_of(how_far_off(judged.said), "size.number")["error"] == pytest.approx(0.25)
     inside = judge(
         BEFORE,
         Call(LINEAR, MLP, inputs=[0.0], outputs=[(output, with_error(output, 1e-6, "near"))]),
         Call(MLP, outputs=[(output, other_output)]),
     )
     assert outlines(inside.first.reasons) == [
-        "inside_agrees row_and_whole 1e-06 1e-06 row_and_whole 0.25 0.062",
+        "inside_agrees number 1e-06 number 0.25",
     ]
 
 

@@ -90,8 +90,8 @@ function count(found) {
   const numbers = { shown: grouped(found.total), matching: grouped(found.matching), all: grouped(line.dataset.all) };
   Object.assign(line.dataset, { shown: found.total, matching: found.matching });
   line.textContent = found.total === 1
-    ? say("{shown} row shown, {matching} of {all} match the filters", numbers)
-    : say("{shown} rows shown, {matching} of {all} match the filters", numbers);
+    ? say("{shown} row shown; {matching} of {all} nodes match the filters", numbers)
+    : say("{shown} rows shown; {matching} of {all} nodes match the filters", numbers);
   element("no-rows").hidden = found.total > 0;
 }
 
