@@ -21,7 +21,12 @@ from firstdrift.model.tensor import GRADIENT, UNDERFLOW
 from firstdrift.verdict.conditioning import Term
 from firstdrift.verdict.confidence import Excess, Quantity
 from firstdrift.verdict.evidence import Evidence
-from firstdrift.verdict.fixed_thresholds import MADE_OF, NOISE_BEFORE, STATISTICS_ROUNDING
+from firstdrift.verdict.fixed_thresholds import (
+    CERTAIN_FROM_STATISTICS,
+    MADE_OF,
+    NOISE_BEFORE,
+    STATISTICS_ROUNDING,
+)
 from firstdrift.verdict.layer_outliers import PeerGroup
 from firstdrift.verdict.movable_thresholds import Thresholds
 from firstdrift.verdict.row_errors import RowErrors
@@ -211,31 +216,38 @@ def excess_of_parameter(evidence: Evidence, pair: int) -> Excess | None:
     margin = _excess(evidence, pair, error.roundoff)
     if not error.value or not 0 < margin < math.inf:
         return None
-    ends = _ends(evidence, pair, error.roundoff) if evidence.measurements[pair].kind is STATISTICS else ()
-    worst = max(ends, key=lambda end: end.margin, default=None)
-    if worst is not None and worst.margin >= margin:
-        return worst
-    return Excess(error.value, error.value / margin, Quantity.WEIGHT)
+    worst = max(_ends(evidence, pair, error.roundoff), key=lambda end: end.margin, default=None)
+    if worst is None or worst.margin < margin:
+        return Excess(error.value, error.value / margin, Quantity.WEIGHT)
+    whole = _excess_as_whole(evidence, pair, error.roundoff)
+    # What is certain of the weight as a whole is not told by one of its elements.
+    is_certain = whole >= CERTAIN_FROM_STATISTICS.value
+    return Excess(error.value, error.value / whole, Quantity.WEIGHT) if is_certain else worst
 
 
 def _excess(evidence: Evidence, pair: int, roundoff: float) -> float:
     """Return the error of a parameter over what is explained of it."""
-    error, measured = evidence.pair_errors[pair], evidence.measurements[pair]
+    error = evidence.pair_errors[pair]
     if not error.value or error.discrete or pair in evidence.systematic_pairs:
         return 0.0
+    if evidence.systematic_weights:
+        roundoff = max(error.roundoff, _stored(evidence, pair))
+    by_ends = () if explained_by_training(evidence, pair) else _ends(evidence, pair, roundoff)
+    return max(_excess_as_whole(evidence, pair, roundoff), *(end.margin for end in by_ends), 0.0)
+
+
+def _excess_as_whole(evidence: Evidence, pair: int, roundoff: float) -> float:
+    """Return the error of a parameter over what is explained of it, whatever its largest elements are."""
+    error, measured = evidence.pair_errors[pair], evidence.measurements[pair]
     trained = explained_by_training(evidence, pair)
     # Training moves whole tensors by so much, and single rows by more.
-    whole = measured.errors.relative_l2 if trained and measured.errors is not None else error.value
+    whole = measured.errors.relative_l2 if trained and measured.errors is not None else error.value or 0.0
     if pair in evidence.made_weights and measured.errors is not None:
-        whole = max(measured.errors.relative_l2, error.value / MADE_OF.value)
-    roundoff = max(error.roundoff, _stored(evidence, pair)) if evidence.systematic_weights else roundoff
+        whole = max(measured.errors.relative_l2, (error.value or 0.0) / MADE_OF.value)
     rounding = evidence.limits.parameter_floor * roundoff
-    if measured.kind is not STATISTICS:
-        return min(whole, error.value) / (rounding + trained)
-    # Statistics are rounded as well, each by itself.
-    rounding = max(2.0 * rounding, STATISTICS_ROUNDING.value * evidence.limits.roundoff_float32)
-    ends = () if trained else _ends(evidence, pair, roundoff)
-    return max(min(whole, error.value) / (rounding + trained), *(end.margin for end in ends), 0.0)
+    if measured.kind is STATISTICS:  # which are rounded as well, each by itself
+        rounding = max(2.0 * rounding, STATISTICS_ROUNDING.value * evidence.limits.roundoff_float32)
+    return min(whole, error.value or 0.0) / (rounding + trained)
 
 
 def _stored(evidence: Evidence, pair: int) -> float:
@@ -256,7 +268,7 @@ def _ends(evidence: Evidence, pair: int, roundoff: float) -> Iterator[Excess]:
     """
     measured, names, limits = evidence.measurements[pair], evidence.plan.pairs[pair], evidence.limits
     golden, differences = measured.golden, measured.differences
-    if golden is None or differences is None:
+    if measured.kind is not STATISTICS or golden is None or differences is None:
         return
     both = roundoff + min(limits.roundoff(names.golden.dtype), limits.roundoff(names.target.dtype))
     times = MADE_OF.value if evidence.may_be_computed(pair) else 1.0

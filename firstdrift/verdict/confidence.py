@@ -101,6 +101,7 @@ class Confidence(Struct, frozen=True, gc=False):
         margin: its error over the limit that it exceeds, 1 at least; None where no number decided.
         limit: that limit; None where no number decided, and of what an earlier version found.
         slices: in how many slices an error begins at the same node.
+        along: the coordinate in which alone these slices differ, such as "token"; None of one, or of several.
         of: what it is the limit of; None likewise.
     """
 
@@ -110,12 +111,15 @@ class Confidence(Struct, frozen=True, gc=False):
     slices: int = 1
     limit: float | None = None
     of: Quantity | None = None
+    along: str | None = None
 
     @property
     def said(self) -> Message:
         """Say it in a sentence or two."""
         said = self._without_number if self.margin is None else self._beyond_limit(self.margin)
-        return said if self.slices == 1 else Message.of("confidence.found_in", said=said, slices=self.slices)
+        if self.slices == 1:
+            return said
+        return Message.of(f"confidence.found_in_{self.along or 'slice'}s", said=said, slices=self.slices)
 
     @property
     def _without_number(self) -> Message:
@@ -172,7 +176,7 @@ def _certainty(basis: Basis, margin: float) -> Certainty:
     return known if margin >= likely else Certainty.SUSPECTED
 
 
-def seen_in(confidence: Confidence, slices: int) -> Confidence:
+def seen_in(confidence: Confidence, slices: int, along: str | None = None) -> Confidence:
     """Make a finding surer that other slices show as well."""
     at = min(_ORDER.index(confidence.certainty) + (slices > 1), len(_ORDER) - 1)
-    return replace(confidence, certainty=_ORDER[at], slices=slices)
+    return replace(confidence, certainty=_ORDER[at], slices=slices, along=along)

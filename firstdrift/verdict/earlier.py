@@ -49,7 +49,7 @@ class Earlier:
         """Begin with those that were."""
         self.has_training = False
         self._judged: list[SliceJudgement] = []
-        self._of_weights, self._roundoff = False, 0.0
+        self._of_weights, self._hide_faults, self._roundoff = False, False, 0.0
         self._first_origin: When | None = None
         self._faults: dict[int, tuple[When, Fault]] = {}
         self._first_unlike: When | None = None
@@ -63,7 +63,9 @@ class Earlier:
         at, rank = time_of(judged.coordinates), _rank(judged.coordinates)
         self._judged.append(without_parameters(judged))
         for found in judged.systematic:
-            self._of_weights |= found.rule in OF_WEIGHTS
+            if found.rule in OF_WEIGHTS:
+                self._of_weights = True
+                self._hide_faults |= judged.limits.hides_faults(judged.roundoff)
             if found.rule == PRODUCTS.name:
                 self._roundoff = max(self._roundoff, judged.roundoff)
         if judged.origins:
@@ -96,7 +98,8 @@ class Earlier:
         is what each of them was given, and chose.
         """
         few = Earlier()
-        few.has_training, few._of_weights, few._roundoff = self.has_training, self._of_weights, self._roundoff
+        few.has_training, few._roundoff = self.has_training, self._roundoff
+        few._of_weights, few._hide_faults = self._of_weights, self._hide_faults
         few._first_origin, few._first_unlike = self._first_origin, self._first_unlike
         if self._may_be_other_input(at):
             few._judged = [_input_of(one) for one in self._judged if time_of(one.coordinates) <= time_of(at)]
@@ -112,7 +115,7 @@ class Earlier:
         """Say what bears on the slice at some coordinates."""
         chose = self._chose(at)
         return Context(
-            Before(self._training(at), self._of_weights, self._roundoff, self._fault(at)),
+            Before(self._training(at), self._of_weights, self._hide_faults, self._roundoff, self._fault(at)),
             None if chose is None else (chose.choice, chose.training is not None),
             self._first_unlike is None or self._first_unlike > time_of(at),
             self._first_origin is not None,

@@ -52,12 +52,14 @@ class Before(NamedTuple):
     Attributes:
         training: what the last step shows of training; None where that is not known.
         has_systematic_weights: all their weights had a difference.
+        weights_hide_faults: in one of them it was so large that no other fault could be seen.
         coarse_products: unit roundoff of all products; 0 where it is that of their dtype.
         fault: the first one, on the same rank; None if there was none.
     """
 
     training: Training | None = None
     has_systematic_weights: bool = False
+    weights_hide_faults: bool = False
     coarse_products: float = 0.0
     fault: Fault | None = None
 
@@ -126,7 +128,9 @@ class Evidence:
     def is_hidden_by_weights(self) -> bool:
         """Whether weights are so far off throughout that no output is far enough off to be another fault."""
         systematic = self.systematic_weights
-        return systematic is not None and self.limits.hides_faults(systematic.level)
+        if systematic is None:
+            return False
+        return self.before.weights_hide_faults or self.limits.hides_faults(systematic.level)
 
     @cached_property
     def stored(self) -> float:

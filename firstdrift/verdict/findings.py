@@ -1,6 +1,6 @@
 """From the judgements of all slices to what is said first: token, node, rank."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import groupby
@@ -16,7 +16,7 @@ from firstdrift.verdict.baseline import QUIET, Noise
 from firstdrift.verdict.bitwise import BITWISE, conclude_bitwise
 from firstdrift.verdict.communication import Explained, explain
 from firstdrift.verdict.comparable import by_input, in_order, series_of, time_of
-from firstdrift.verdict.confidence import seen_in
+from firstdrift.verdict.confidence import Confidence, seen_in
 from firstdrift.verdict.earlier import Earlier
 from firstdrift.verdict.evidence import evidence_after_choice, evidence_of
 from firstdrift.verdict.judge import judge
@@ -249,9 +249,14 @@ def _with_slices(origins: Sequence[Finding]) -> list[Finding]:
     return [
         finding
         if finding.confidence is None
-        else replace(finding, confidence=seen_in(finding.confidence, len(slices[finding.target])))
+        else replace(finding, confidence=_surer(finding.confidence, slices[finding.target]))
         for finding in origins
     ]
+
+
+def _surer(confidence: Confidence, slices: Collection[Coordinates]) -> Confidence:
+    differ = [name for name in ("step", "rank", "token") if len({getattr(one, name) for one in slices}) > 1]
+    return seen_in(confidence, len(slices), differ[0] if len(differ) == 1 else None)
 
 
 def _given(finding: Finding) -> Finding:

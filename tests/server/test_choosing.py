@@ -120,6 +120,7 @@ def test_a_dump_in_a_folder_that_is_called_golden_is_one_of_a_pair(form: TestCli
         (("cpu", "gpu", "npu"), [("cpu", "gpu"), ("cpu", "npu"), ("gpu", "npu")]),
         (("baseline", "run1", "run2"), [("baseline", "run2"), ("baseline", "run1")]),
         (("llama4_golden_fp32", "llama4_perturb"), [("llama4_golden_fp32", "llama4_perturb")]),
+        (("golden", "target1", "golden2", "target2"), [("golden2", "target2"), ("golden", "target1")]),
         (("x", "y"), [("x", "y")]),
         (("x", "y", "z"), []),
         (("tp1-golden", "tp2-golden"), [("tp1-golden", "tp2-golden")]),

@@ -351,8 +351,7 @@ def test_the_finding_shows_error_in_and_out_against_the_limit_and_what_to_dump_n
         assert picture is not None
         assert picture[0].count('class="beyond"') >= 1
         assert picture[0].count('class="limit"') == 1
-        assert 'data-says="evidence-scale"' in picture[0]
-    assert 'data-says="evidence-limit-end"' in of_statistics
+    assert 'data-says="evidence-limit-weight"' in of_statistics
     assert 'data-says="evidence-limit-output"' in of_tokens
     config = re.search(r'<pre id="capture-config"[^>]*>(.*?)</pre>', of_statistics, re.DOTALL)
     assert config is not None

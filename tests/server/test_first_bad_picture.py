@@ -3,7 +3,7 @@ import math
 import pytest
 
 from firstdrift.metrics.measurement import MeasurementKind
-from firstdrift_server.comparison.evidence import bar, ends_of, is_beyond
+from firstdrift_server.comparison.evidence import bar, is_beyond, widest_of
 from firstdrift_server.comparison.view import Wanted
 from firstdrift_server.graph.layers import error_text
 
@@ -27,15 +27,17 @@ def test_the_way_back_to_a_rule_set_stays_while_somebody_looks_around() -> None:
     assert "was" not in wanted.address(1, was=None)
 
 
-def test_a_limit_lies_on_the_bar_that_it_limits_and_within_its_scale() -> None:
-    ends = ends_of((0.0, 1.0), 1e-8)
-    assert ends == (pytest.approx(1e-9), 1.0)
-    drawn = bar("weight", 1.0, 1e-8, ends)
+def test_a_bar_is_as_long_as_its_error_is_large_and_holds_its_limit() -> None:
+    widest = widest_of((0.01, 0.5), 0.05)
+    drawn = bar("output", 0.5, 0.05, widest)
     assert (drawn.share, drawn.is_beyond) == (1.0, True)
-    assert drawn.limit_share == pytest.approx(1 / 9)
-    assert bar("output", 0.01, None, ends).limit_share is None
+    assert drawn.limit_share == pytest.approx(0.1)
+    matching = bar("input", 0.01, None, widest)
+    assert (matching.share, matching.limit_share) == (pytest.approx(0.02), None)
+    assert bar("output", math.inf, None, widest).share == 1.0
 
 
-def test_without_a_limit_bars_reach_down_six_powers_of_ten() -> None:
-    assert ends_of((0.0, 0.3, math.inf), None) == (pytest.approx(3e-7), 0.3)
-    assert ends_of((), None) == (pytest.approx(1e-6), 1.0)
+def test_a_limit_above_all_errors_and_errors_of_zero_have_bars_too() -> None:
+    assert widest_of((0.0, 0.3, math.inf), None) == 0.3
+    assert widest_of((0.1,), 0.2) == 0.2
+    assert bar("output", 0.0, None, widest_of((), None)).share == 0.0

@@ -13,14 +13,13 @@ from firstdrift.catalogue.comparisons.tree import Row, rows_with_kinds
 from firstdrift.exports.capture import capture_config
 from firstdrift.groups import seconds
 from firstdrift.metrics.measurement import DATA
+from firstdrift.model.node import NodeKind
 from firstdrift.verdict.confidence import Confidence, Quantity
 from firstdrift.verdict.judgement import Finding
+from firstdrift.verdict.tree import TreeRow
 from firstdrift_server.parts.addresses import node_address
-from firstdrift_server.parts.flow import Flow, flow_of
+from firstdrift_server.parts.flow import Flow, Neighbour, flow_of
 from firstdrift_server.parts.measured_from import measured_from
-
-_ORDERS: Final = 6.0
-"""So many powers of ten the picture reaches down from the largest error, or to below the limit."""
 
 
 class Bar(Struct, frozen=True):
@@ -29,7 +28,7 @@ class Bar(Struct, frozen=True):
     Attributes:
         of: "input", "weight", "output"; "end": the largest or smallest element of the weight; "unexplained":
             an input that nothing recorded explains, of the node or of one inside it.
-        share: how far its bar reaches, 0 to 1, by the logarithm of the error.
+        share: how far its bar reaches, 0 to 1.
         is_beyond: whether it is more than its limit, or no finite number.
         limit_share: where its limit lies; None if it has none.
     """
@@ -45,20 +44,20 @@ class Evidence(Struct, frozen=True):
     """The first bad node in one look.
 
     Attributes:
-        ends: the errors at which a bar is empty, and full.
         limit: error from which on the node is bad; None where no number decided.
         limit_of: what it limits, such as "output"; None likewise, and of what an earlier version found.
         node: address of its page.
+        operator: the node itself, where it is an operator and the finding names its module; None otherwise.
         flow: its neighbours, which tell where in the model it is.
         measured_from: what its errors come from: statistics give lower bounds.
         capture: a configuration that saves its values; None where they were, or nothing is known to.
     """
 
     bars: tuple[Bar, ...]
-    ends: tuple[float, float]
     limit: float | None
     limit_of: str | None
     node: str
+    operator: Neighbour | None
     flow: Flow
     measured_from: str
     capture: str | None
@@ -74,33 +73,37 @@ def evidence_of(session: Session, comparison: Comparison, slices: Sequence[Slice
     limit, limit_of = (None, None) if sure is None else (sure.limit, _named(sure))
     rows, kinds = rows_with_kinds(session, here.id, {finding.row}, ())
     errors = [*_errors(rows[finding.row]), *_of_its_own(sure)]
-    ends = ends_of(seconds(errors), limit)
+    widest = widest_of(seconds(errors), limit)
     return Evidence(
-        bars=tuple(bar(of, error, limit if limit_of in {None, of} else None, ends) for of, error in errors),
-        ends=ends,
+        bars=tuple(bar(of, error, limit if limit_of in {None, of} else None, widest) for of, error in errors),
         limit=limit,
         limit_of=limit_of,
-        node=node_address(comparison.id, here.position, finding.row),
+        node=(node := node_address(comparison.id, here.position, finding.row)),
+        operator=_operator(finding, rows[finding.row].tree, node),
         flow=flow_of(session, here, rows[finding.row].tree),
         measured_from=measured_from(kinds.get(finding.row)),
         capture=None if DATA in kinds.get(finding.row, ()) else _capture(finding, comparison),
     )
 
 
+def _operator(finding: Finding, row: TreeRow, address: str) -> Neighbour | None:
+    is_named = row.kind is not NodeKind.API or row.label in finding.name
+    return None if is_named else Neighbour(row.label, address)
+
+
 def _capture(finding: Finding, comparison: Comparison) -> str | None:
     return capture_config(finding, comparison.target.format) if comparison.target else None
 
 
-def bar(of: str, error: float, limit: float | None, ends: tuple[float, float]) -> Bar:
-    """Draw an error, and the limit that it has."""
-    limit_share = None if limit is None else _share(limit, ends)
-    return Bar(of, error, _share(error, ends), is_beyond(error, limit), limit_share)
+def bar(of: str, error: float, limit: float | None, widest: float) -> Bar:
+    """Draw an error, and the limit that it has, beside others of which the largest takes the whole width."""
+    limit_share = None if limit is None else _share(limit, widest)
+    return Bar(of, error, _share(error, widest), is_beyond(error, limit), limit_share)
 
 
-def ends_of(errors: Iterable[float], limit: float | None) -> tuple[float, float]:
-    """Return the errors whose bars are empty, and take the whole width; a limit has room on both sides."""
-    top = max(filter(math.isfinite, (limit or 0.0, *errors)), default=0.0) or 1.0
-    return min(top / 10.0**_ORDERS, (limit or math.inf) / 10.0), top
+def widest_of(errors: Iterable[float], limit: float | None) -> float:
+    """Return the error whose bar takes the whole width."""
+    return max(filter(math.isfinite, (limit or 0.0, *errors)), default=0.0) or 1.0
 
 
 def _errors(row: Row) -> list[tuple[str, float]]:
@@ -124,14 +127,9 @@ def _of_its_own(sure: Confidence | None) -> list[tuple[str, float]]:
     return [(_NAMES[sure.of], sure.margin * sure.limit)]
 
 
-def _share(error: float, ends: tuple[float, float]) -> float:
+def _share(error: float, widest: float) -> float:
     """Say how far a bar reaches, from 0 to 1."""
-    if not error:
-        return 0.0
-    if not math.isfinite(error):
-        return 1.0
-    low, top = ends
-    return min(1.0, max(0.0, math.log10(error / low) / math.log10(top / low)))
+    return min(1.0, error / widest) if math.isfinite(error) else 1.0
 
 
 def is_beyond(error: float, limit: float | None) -> bool:

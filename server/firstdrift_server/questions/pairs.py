@@ -110,7 +110,13 @@ def _are_named_alike(golden: Entry, target: Entry) -> bool:
 
 
 def _words(name: str) -> tuple[str, ...]:
-    return tuple(re.findall(r"[a-z]+[0-9]*|[0-9]+", name.lower()))
+    """Take a name apart: "fp32" is a word of the table, "golden2" one and its number."""
+    found = re.findall(r"[a-z]+[0-9]*|[0-9]+", name.lower())
+    return tuple(part for word in found for part in ([word] if word in _TOLD else _NUMBERED.findall(word)))
+
+
+_NUMBERED: Final = re.compile(r"[a-z]+|[0-9]+")
+_TOLD: Final = frozenset(word for row in WORDS for words in row for word in words)
 
 
 def _together(roots: Sequence[Path]) -> Iterator[list[Entry]]:

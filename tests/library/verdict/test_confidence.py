@@ -82,6 +82,17 @@ def test_steps_that_show_the_same_node_are_counted() -> None:
     confidence = found(Call(LINEAR, inputs=[0.0], outputs=[50 * U32]), steps=3).confidence
     assert confidence is not None
     assert (confidence.slices, confidence.certainty) == (3, Certainty.CERTAIN)
+    assert "It is found in 3 steps." in text_of(confidence.said)
+
+
+@pytest.mark.parametrize(
+    ("basis", "doubt"),
+    [(Basis.VALUES, ""), (Basis.STATISTICS, "lower bounds"), (Basis.UNMODELLED, "no error model")],
+)
+def test_what_a_number_leaves_open_is_said_after_it(basis: Basis, doubt: str) -> None:
+    number, _, rest = text_of(confidence_in(basis, Excess(5.0, 1.0)).said).partition(". ")
+    assert "5 times its limit" in number
+    assert doubt in rest if doubt else not rest
 
 
 def test_a_limit_says_what_it_is_the_limit_of() -> None:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from library.verdict.made_slices import MadePair, make
 from library.verdict.test_judge_properties import Drawn, slices
 
@@ -71,8 +71,42 @@ def test_real_runs_are_not_contradicted(unpacked: Callable[[str], Path], pair: t
     require_one_limit(run)
 
 
+def drawn(
+    name: str,
+    parent: str | None = None,
+    *,
+    inputs: tuple[float | str, ...] = (),
+    outputs: tuple[float, ...] = (),
+    weights: tuple[float, ...] = (),
+) -> Drawn:
+    return Drawn(name, parent, inputs, outputs, weights)
+
+
+BEFORE = [drawn("Functional.linear.0.forward"), drawn("Functional.linear.1.forward")]
+AFTER = [
+    drawn("Functional.linear.4.forward", outputs=(2e-6,)),
+    drawn("Functional.linear.5.forward", "Module.layers.0.Block.forward.0", weights=(2e-6,)),
+    drawn("Module.layers.0.Block.forward.0", outputs=(0.0,)),
+]
+WEIGHTS_OFF = [
+    *BEFORE,
+    drawn("Functional.linear.2.forward", weights=(2e-6,)),
+    drawn("Module.layers.3.mlp.MLP.forward.0", weights=(0.2, 0.2)),
+    *AFTER,
+]
+"""All weights are off, by so much that no output tells of another fault."""
+
+LESS_OFF = [
+    *BEFORE,
+    drawn("Functional.linear.2.forward", weights=(0.0, 1e-4)),
+    drawn("Torch.mul.3.forward", inputs=(2e-6, "NaN in the target"), weights=(1e-4,)),
+    *AFTER,
+]
+
+
 @settings(max_examples=1000, deadline=None)
 @given(slices(), slices())
+@example(WEIGHTS_OFF, LESS_OFF)
 def test_no_two_slices_contradict_each_other(first: list[Drawn], second: list[Drawn]) -> None:
     run: list[Slice] = []
     for token, drawn in enumerate((first, second)):

@@ -19,6 +19,7 @@ from firstdrift.verdict.judgement import (
     SystematicDifference,
     Verdict,
 )
+from firstdrift.verdict.movable_thresholds import DEFAULTS
 from firstdrift.verdict.systematic import OF_WEIGHTS, PRODUCTS
 from firstdrift.verdict.training import Trained, Training
 from firstdrift.wording.message import Message
@@ -92,6 +93,7 @@ def context_by_looking_at_all(earlier: Sequence[SliceJudgement], at: Coordinates
         Before(
             None if last is None or any(one.origins for one in before) else last.training,
             any(rule in OF_WEIGHTS for rule, _ in systematic),
+            any(rule in OF_WEIGHTS and DEFAULTS.hides_faults(level) for rule, level in systematic),
             max((roundoff for rule, roundoff in systematic if rule == PRODUCTS.name), default=0.0),
             first_fault([one for one in on_rank if one.origins and one.level is not None]),
         ),

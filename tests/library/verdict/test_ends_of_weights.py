@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from firstdrift.metrics.statistics import measure_statistics
 from firstdrift.model.slice import Coordinates
+from firstdrift.verdict.confidence import Quantity
 
 WEIGHT = values_of("weight", (128, 32))
 LINEAR = "Module.mlp.Linear.forward.0"
@@ -45,6 +46,17 @@ def test_a_weight_that_was_rounded_is_the_same() -> None:
 @pytest.mark.parametrize("change", [with_largest(1.02), -with_largest(1.02)[::-1], np.roll(WEIGHT, 1) * 1.01])
 def test_another_largest_or_smallest_element_is_that_of_another_weight(change: Array) -> None:
     assert judged(change).of(LINEAR).node_class == "weights differ"
+
+
+def limit_of(change: Array) -> Quantity | None:
+    confidence = judged(change).first.confidence
+    assert confidence is not None
+    return confidence.of
+
+
+def test_a_weight_that_is_off_as_a_whole_is_not_told_by_one_element() -> None:
+    assert limit_of(WEIGHT * 3) is Quantity.WEIGHT
+    assert limit_of(with_largest(1.02)) is Quantity.END
 
 
 def test_after_a_training_step_ends_may_have_moved() -> None:

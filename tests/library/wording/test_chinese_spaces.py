@@ -11,7 +11,7 @@ def test_a_word_in_the_place_of_a_name_has_no_spaces_around_it_in_chinese() -> N
 def test_names_keep_their_spaces_in_chinese() -> None:
     said = Message.of("cause.contains", tensor="我 的", what="NaN")
     assert text_of(said, "zh") == "目标的 我 的 含有 NaN"
-    assert text_of(said) == "我 的 of the target contains NaN"
+    assert text_of(said) == "the target's 我 的 contains NaN"
 
 
 def test_nor_are_there_spaces_around_a_word_where_names_are_links() -> None:

@@ -95,8 +95,8 @@ const drawIn = (target) => (data) => {
   if (isAlike) return;
   const { limit } = data;
   const high = Math.max(data.range[1], limit ?? 0) * 4;
-  // Far below rounding, differences say nothing; they would only push what matters into a corner.
-  const low = Math.min(high / 100, Math.max(data.range[0] / 4, data.roundoff / 1000));
+  // Far below rounding and the limit, differences say nothing; they would only push what matters into a corner.
+  const low = Math.min(high / 100, limit ? limit / 2 : high, Math.max(data.range[0] / 4, data.roundoff / 1000));
   /** @type {Range} */
   const range = [low, high];
   const { factor } = data;
@@ -104,7 +104,7 @@ const drawIn = (target) => (data) => {
     line(say("output = input"), 1, "solid", range),
     line(say("output = {factor} x input", { factor }), factor, "dot", range),
   ];
-  if (limit) lines.push({ ...line(say("limit for all nodes {value}", { value: error(limit) }), 1, "dash", range), y: [limit, limit], x: range });
+  if (limit) lines.push({ ...line(say("limit for other nodes {value}", { value: error(limit) }), 1, "dash", range), y: [limit, limit], x: range });
   const traces = data.shown_names.map((/** @type {string} */ name, /** @type {number} */ code) => points(data, name, code, range));
   return react(target, [...lines, ...traces], {
     showlegend: true,

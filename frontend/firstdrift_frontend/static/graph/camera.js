@@ -74,7 +74,7 @@ export function filling(view, picture, screen) {
  * @returns {View}
  */
 export function first(picture, both, screen) {
-  const readable = Math.min(1, Math.max(0.55, (screen.w - 48) / picture.w));
+  const readable = Math.min(1, Math.max(0.5, (screen.w - 48) / picture.w));
   const k = both ? Math.max(SMALL, Math.min(readable, (screen.w - 16) / both.w)) : readable;
   const fits = picture.w * k <= screen.w;
   const middle = both ? both.y + Math.min(both.h, 120) / 2 : 0;

@@ -2,7 +2,7 @@
 // its edge comes near.
 
 import { SMALL } from "./camera.js";
-import { boxElement, curve, leftOf, lineElement, make } from "./elements.js";
+import { boxElement, curve, kindOf, leftOf, lineElement, make } from "./elements.js";
 import { SIDES } from "./model.js";
 
 /**
@@ -139,9 +139,10 @@ export class Canvas {
       drawn.add(name);
       const way = end && from && to ? [{ x: from.x + from.w / 2, y: from.y + from.h }, { x: to.x + to.w / 2, y: to.y }] : points;
       SIDES.forEach((side, place) => {
-        if (!edge.of[side]) return;
+        const own = edge.of[side];
+        if (!own) return;
         const moved = way.map(({ x, y }) => ({ x: x + leftOf(place, this.picture.w), y }));
-        this.lit.append(make("path", { class: "way", d: curve(moved) }));
+        this.lit.append(make("path", { class: `way ${kindOf(own)}`, d: curve(moved) }));
       });
     }
   }

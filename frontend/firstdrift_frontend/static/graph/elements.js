@@ -157,6 +157,9 @@ export function described(box, words) {
   return parts.filter(Boolean).join(", ");
 }
 
+/** Say whether a tensor shows that a box feeds another, or their order alone does. @param {{by_order: boolean}} edge */
+export const kindOf = (edge) => (edge.by_order ? "by-order" : "by-value");
+
 /** @param {Line} line @param {number} w of one side */
 export function lineElement(line, w) {
   const made = make("g", { class: "line", "aria-hidden": "true" });
@@ -164,7 +167,7 @@ export function lineElement(line, w) {
     const edge = line.edge.of[side];
     if (!edge) return;
     const moved = line.points.map(({ x, y }) => ({ x: x + leftOf(place, w), y }));
-    const kind = `${edge.by_order ? "by-order" : "by-value"}${line.end ? " is-end" : ""}`;
+    const kind = `${kindOf(edge)}${line.end ? " is-end" : ""}`;
     made.append(make("path", { class: `way ${kind}`, d: curve(moved) }));
     if (line.end !== "start") made.append(make("path", { class: `tip ${kind}`, d: arrow(moved) }));
     if (line.end === "start") made.append(make("circle", { class: "stop", cx: moved[1].x, cy: moved[1].y, r: 2 }));

@@ -16,6 +16,7 @@ import { ask, part, section, shown } from "./pair.js";
  */
 
 const FEW = 30; // elements, which are counted; many are compared in size
+const NONE = 0.5; // where a logarithmic axis begins, on which no bin is empty otherwise
 const MOST_MARKED = 64; // points of a line
 
 /** @param {string} name @param {object[]} traces @param {object} xaxis @param {object} yaxis */
@@ -45,11 +46,12 @@ function drawSpread(name, { low, high, counts }, series) {
     ...look(which),
     name: series[which],
     x,
-    y: isFew ? some : some.map((count) => count || null), // a logarithmic axis has no place for none
-    hovertemplate: "%{x:.4g}: %{y}<extra>%{fullData.name}</extra>",
+    y: isFew ? some : some.map((count) => count || NONE),
+    customdata: some,
+    hovertemplate: "%{x:.4g}: %{customdata}<extra>%{fullData.name}</extra>",
   }));
   const few = { rangemode: "tozero", tickformat: "d", dtick: Math.max(1, Math.ceil(most / 5)) };
-  const many = { type: "log", exponentformat: "power", dtick: 1 };
+  const many = { type: "log", exponentformat: "power", dtick: 1, range: [Math.log10(NONE), Math.log10(most) + 0.1] };
   return draw(name, traces, axis(""), axis(say("Elements"), isFew ? few : many));
 }
 
