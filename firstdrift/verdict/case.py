@@ -213,41 +213,36 @@ def differing_parameter(evidence: Evidence, error: RowErrors, roundoff: float) -
 def excess_of_parameter(evidence: Evidence, pair: int) -> Excess | None:
     """Return the error of a parameter and what its dtypes and training explain; None without a number."""
     error = evidence.pair_errors[pair]
-    margin = _excess(evidence, pair, error.roundoff)
-    if not error.value or not 0 < margin < math.inf:
-        return None
-    worst = max(_ends(evidence, pair, error.roundoff), key=lambda end: end.margin, default=None)
-    if worst is None or worst.margin < margin:
-        return Excess(error.value, error.value / margin, Quantity.WEIGHT)
-    whole = _excess_as_whole(evidence, pair, error.roundoff)
+    whole, ends = _excesses(evidence, pair, error.roundoff)
+    worst = max(ends, key=lambda end: end.margin, default=None)
     # What is certain of the weight as a whole is not told by one of its elements.
-    is_certain = whole >= CERTAIN_FROM_STATISTICS.value
-    return Excess(error.value, error.value / whole, Quantity.WEIGHT) if is_certain else worst
+    if worst is not None and whole < min(worst.margin, CERTAIN_FROM_STATISTICS.value):
+        return worst
+    return Excess(error.value, error.value / whole, Quantity.WEIGHT) if error.value and whole else None
 
 
 def _excess(evidence: Evidence, pair: int, roundoff: float) -> float:
     """Return the error of a parameter over what is explained of it."""
-    error = evidence.pair_errors[pair]
-    if not error.value or error.discrete or pair in evidence.systematic_pairs:
-        return 0.0
-    if evidence.systematic_weights:
-        roundoff = max(error.roundoff, _stored(evidence, pair))
-    by_ends = () if explained_by_training(evidence, pair) else _ends(evidence, pair, roundoff)
-    return max(_excess_as_whole(evidence, pair, roundoff), *(end.margin for end in by_ends), 0.0)
+    whole, ends = _excesses(evidence, pair, roundoff)
+    return max(whole, *(end.margin for end in ends), 0.0)
 
 
-def _excess_as_whole(evidence: Evidence, pair: int, roundoff: float) -> float:
-    """Return the error of a parameter over what is explained of it, whatever its largest elements are."""
+def _excesses(evidence: Evidence, pair: int, roundoff: float) -> tuple[float, tuple[Excess, ...]]:
+    """Return the error of a parameter over what is explained of it, and how far off its ends are."""
     error, measured = evidence.pair_errors[pair], evidence.measurements[pair]
+    if not error.value or error.discrete or pair in evidence.systematic_pairs:
+        return 0.0, ()
     trained = explained_by_training(evidence, pair)
     # Training moves whole tensors by so much, and single rows by more.
-    whole = measured.errors.relative_l2 if trained and measured.errors is not None else error.value or 0.0
+    whole = measured.errors.relative_l2 if trained and measured.errors is not None else error.value
     if pair in evidence.made_weights and measured.errors is not None:
-        whole = max(measured.errors.relative_l2, (error.value or 0.0) / MADE_OF.value)
+        whole = max(measured.errors.relative_l2, error.value / MADE_OF.value)
+    roundoff = max(error.roundoff, _stored(evidence, pair)) if evidence.systematic_weights else roundoff
     rounding = evidence.limits.parameter_floor * roundoff
     if measured.kind is STATISTICS:  # which are rounded as well, each by itself
         rounding = max(2.0 * rounding, STATISTICS_ROUNDING.value * evidence.limits.roundoff_float32)
-    return min(whole, error.value or 0.0) / (rounding + trained)
+    ends = () if trained else tuple(_ends(evidence, pair, roundoff))
+    return min(whole, error.value) / (rounding + trained), ends
 
 
 def _stored(evidence: Evidence, pair: int) -> float:

@@ -38,9 +38,13 @@ from firstdrift.wording.phrases import side_named
 _SHOWN: Final = 6
 """More operators than this that one run alone calls inside a node are another implementation of it."""
 
+_PLACES: Final = (
+    *("cause.calls", "cause.calls_more"),
+    *("cause.after_inside", "cause.changed_after", "cause.between"),
+)
 _PLACE: Final = {
     **dict.fromkeys(("cause.other_operator", "cause.other_class"), 0),
-    **dict.fromkeys(("cause.calls", "cause.after_inside", "cause.changed_after", "cause.between"), 2),
+    **dict.fromkeys(_PLACES, 2),
 }
 """Where a sign stands among the others, which stand between."""
 
@@ -201,10 +205,19 @@ def _called_inside(rows: Sequence[TreeRow], row: TreeRow) -> Iterator[Message]:
         return
     if len(alone) > _SHOWN:
         return
-    for side in ("target", "golden"):
-        called = dict.fromkeys(operator_family(one.type_name) for one in alone if one.side == side)
-        if called:
-            yield Message.of("cause.calls", side=side_named(side), operators=tuple(called), node=row.label)
+    inside = filter(_is_matched_operator, rows[row.index + 1 : row.last + 1])
+    in_both = {operator_family(one.type_name) for one in inside if one.direction is row.direction}
+    called = {
+        side: dict.fromkeys(operator_family(one.type_name) for one in alone if one.side == side)
+        for side in ("target", "golden")
+    }
+    for side, other in (("target", "golden"), ("golden", "target")):
+        more = {one: "_more" if one in in_both else "" for one in called[side] if one not in called[other]}
+        for how in ("", "_more"):
+            if operators := tuple(one for one in more if more[one] == how):
+                yield Message.of(
+                    f"cause.calls{how}", side=side_named(side), operators=operators, node=row.label
+                )
 
 
 def _is_matched_operator(row: TreeRow) -> bool:
@@ -232,7 +245,7 @@ def _where_inside(
     last = max(inside, key=attrgetter("order"))
     if after is None:
         how = "changed_after" if _golden_hands_on(evidence, row, last) else "after_inside"
-        yield Message.of(f"cause.{how}", last=last.label)
+        yield Message.of(f"cause.{how}", last=last.label, node=row.label)
     elif after is not row:
         yield Message.of("cause.between", before=last.label, after=after.label)
 

@@ -136,7 +136,8 @@ class Confidence(Struct, frozen=True, gc=False):
             margin=margin,
             limit=self.limit,
         )
-        return Message.of(f"confidence.by_{self.basis}", said=said) if self.basis in _LESS_SURE else said
+        is_exact = self.basis not in _LESS_SURE or self.of is Quantity.END
+        return said if is_exact else Message.of(f"confidence.by_{self.basis}", said=said)
 
 
 _LESS_SURE: Final = frozenset({Basis.STATISTICS, Basis.UNMODELLED, Basis.PEERS})

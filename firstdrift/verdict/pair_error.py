@@ -103,7 +103,8 @@ def size(error: float, relative_l2: float | None, *, is_bound: bool = False) -> 
     """
     if is_bound:
         return Message.of("size.at_least", error=error)
-    if relative_l2 is not None and error < relative_l2 and percentage(error) != percentage(relative_l2):
+    whole = relative_l2 if relative_l2 is not None and math.isfinite(relative_l2) else error
+    if error < whole and percentage(error) != percentage(whole):
         return Message.of("size.other_rows", error=error)
     return Message.of("size.number", error=error)
 

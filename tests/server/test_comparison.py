@@ -350,7 +350,7 @@ def test_the_finding_shows_error_in_and_out_against_the_limit_and_what_to_dump_n
         picture = re.search(r'<figure class="evidence".*?</figure>', text, re.DOTALL)
         assert picture is not None
         assert picture[0].count('class="beyond"') >= 1
-        assert picture[0].count('class="limit"') == 1
+        assert picture[0].count('class="limit"') == picture[0].count("The line is")
     assert 'data-says="evidence-limit-weight"' in of_statistics
     assert 'data-says="evidence-limit-output"' in of_tokens
     config = re.search(r'<pre id="capture-config"[^>]*>(.*?)</pre>', of_statistics, re.DOTALL)

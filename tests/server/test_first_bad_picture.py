@@ -34,10 +34,19 @@ def test_a_bar_is_as_long_as_its_error_is_large_and_holds_its_limit() -> None:
     assert drawn.limit_share == pytest.approx(0.1)
     matching = bar("input", 0.01, None, widest)
     assert (matching.share, matching.limit_share) == (pytest.approx(0.02), None)
-    assert bar("output", math.inf, None, widest).share == 1.0
+    assert bar("weight", 0.5, 1e-6, widest).limit_share is None  # too near to the beginning
 
 
-def test_a_limit_above_all_errors_and_errors_of_zero_have_bars_too() -> None:
-    assert widest_of((0.0, 0.3, math.inf), None) == 0.3
+def test_a_limit_above_all_errors_is_within_the_picture() -> None:
+    assert widest_of((0.0, 0.3), None) == 0.3
     assert widest_of((0.1,), 0.2) == 0.2
+
+
+def test_beside_an_infinite_error_one_that_matches_is_short() -> None:
+    widest = widest_of((1e-6, math.inf), None)
+    assert bar("output", math.inf, None, widest).share == 1.0
+    assert bar("input", 1e-6, None, widest).share < 0.01
+
+
+def test_errors_of_zero_have_no_bar() -> None:
     assert bar("output", 0.0, None, widest_of((), None)).share == 0.0

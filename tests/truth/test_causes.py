@@ -15,7 +15,7 @@ PLANTED: dict[str, list[str]] = tomllib.loads(
 LINE = {"cause.line", "cause.line_by_statistics", "hint.line"}
 NAMED_BY = {
     "factor": LINE,
-    "factor and operators": {"cause.calls"},
+    "factor and operators": {"cause.calls", "cause.calls_more"},
     "factor on one rank": {"cause.only_rank"},
     "part": {"hint.in_index", "hint.in_indexes"},
     "order": {"hint.reordered"},

@@ -21,6 +21,9 @@ from firstdrift_server.parts.addresses import node_address
 from firstdrift_server.parts.flow import Flow, Neighbour, flow_of
 from firstdrift_server.parts.measured_from import measured_from
 
+_DRAWN: Final = 0.004
+"""A line that lies nearer to the beginning of a bar is not told from it."""
+
 
 class Bar(Struct, frozen=True):
     """An error of the node.
@@ -30,7 +33,7 @@ class Bar(Struct, frozen=True):
             an input that nothing recorded explains, of the node or of one inside it.
         share: how far its bar reaches, 0 to 1.
         is_beyond: whether it is more than its limit, or no finite number.
-        limit_share: where its limit lies; None if it has none.
+        limit_share: where its limit lies; None if it has none, or one that is too small to be drawn.
     """
 
     of: str
@@ -87,7 +90,7 @@ def evidence_of(session: Session, comparison: Comparison, slices: Sequence[Slice
 
 
 def _operator(finding: Finding, row: TreeRow, address: str) -> Neighbour | None:
-    is_named = row.kind is not NodeKind.API or row.label in finding.name
+    is_named = row.kind is not NodeKind.API or finding.module is None
     return None if is_named else Neighbour(row.label, address)
 
 
@@ -97,13 +100,16 @@ def _capture(finding: Finding, comparison: Comparison) -> str | None:
 
 def bar(of: str, error: float, limit: float | None, widest: float) -> Bar:
     """Draw an error, and the limit that it has, beside others of which the largest takes the whole width."""
-    limit_share = None if limit is None else _share(limit, widest)
+    share = None if limit is None else _share(limit, widest)
+    limit_share = share if share is not None and share >= _DRAWN else None
     return Bar(of, error, _share(error, widest), is_beyond(error, limit), limit_share)
 
 
 def widest_of(errors: Iterable[float], limit: float | None) -> float:
-    """Return the error whose bar takes the whole width."""
-    return max(filter(math.isfinite, (limit or 0.0, *errors)), default=0.0) or 1.0
+    """Return the error whose bar takes the whole width: beside an infinite one, at least 100 %."""
+    known = (limit or 0.0, *errors)
+    top = max(filter(math.isfinite, known), default=0.0)
+    return (top or 1.0) if all(map(math.isfinite, known)) else max(top, 1.0)
 
 
 def _errors(row: Row) -> list[tuple[str, float]]:

@@ -56,8 +56,13 @@ COUNTS = ("nan", "positive_infinity", "negative_infinity", "zeros")
 
 
 class Decided(Struct, frozen=True):
-    """The rule that decided what a row is called, or that excuses its error, and where it is described."""
+    """The rule that decided what a row is called, or that excuses its error, and where it is described.
 
+    Attributes:
+        is_class: it decided the class of the row.
+    """
+
+    is_class: bool
     name: str
     how: Message
     why: Message
@@ -243,8 +248,9 @@ def _decided(row: Row, comparison: int) -> Decided | None:
     entry = ENTRIES.get(row.judgement.rule or "")
     if entry is None or row.match is None or entry.node_class is NodeClass.CLEAN:
         return None
-    how = Message.of(f"rule.table.{'excused' if entry.node_class is None else 'called'}")
-    return Decided(entry.name, how, entry.why, f"{rules_address(comparison)}#{entry.name}")
+    is_class = entry.node_class is not None
+    how = Message.of(f"rule.table.{'called' if is_class else 'excused'}")
+    return Decided(is_class, entry.name, how, entry.why, f"{rules_address(comparison)}#{entry.name}")
 
 
 def _columns(pairs: Sequence[PairView]) -> tuple[str, ...]:

@@ -206,11 +206,11 @@ def _summary(seen: "Closeup") -> dict[str, Any]:
 
 
 def _peak(profile: Any) -> dict[str, Any] | None:  # noqa: ANN401 - a Profile, whose module needs numpy
-    """Say where along a dimension the difference is largest."""
-    known = [(value, at) for at, value in enumerate(profile.norm) if value is not None]
+    """Say where along a dimension the largest difference of an element is."""
+    known = [(value, at) for at, value in enumerate(profile.maximum) if value is not None]
     if not known:
         return None
-    norm, at = max(known, key=lambda each: (each[0], -each[1]))
+    maximum, at = max(known, key=lambda each: (each[0], -each[1]))
     start = at * profile.width
     return {
         "axis": profile.axis,
@@ -218,8 +218,8 @@ def _peak(profile: Any) -> dict[str, Any] | None:  # noqa: ANN401 - a Profile, w
         "size": profile.size,
         "first": start,
         "last": min(start + profile.width, profile.size) - 1,
-        "norm": norm,
-        "maximum": profile.maximum[at],
+        "norm": profile.norm[at],
+        "maximum": maximum,
         "golden_norm": profile.golden_norm[at],
     }
 

@@ -13,8 +13,10 @@ from firstdrift import compare
 from firstdrift.comparison.report import Report
 from firstdrift.exports.report_json import finding_object
 from firstdrift.exports.text import report_text
-from firstdrift.verdict.cause import with_values
+from firstdrift.model.node import Direction, NodeKind
+from firstdrift.verdict.cause import _called_inside, with_values
 from firstdrift.verdict.judgement import Finding, NodeClass, Verdict
+from firstdrift.verdict.tree import TreeRow
 from firstdrift.wording.message import Message, joined
 from firstdrift.wording.text import text_of
 
@@ -149,7 +151,7 @@ def test_operators_that_both_call_are_no_cause() -> None:
     assert not any(origin.cause for origin in judged.said.origins)
 
 
-@pytest.mark.parametrize(("inside", "causes"), [(0.0, ["after_inside Functional.linear.0"]), (0.4, [])])
+@pytest.mark.parametrize(("inside", "causes"), [(0.0, ["after_inside Functional.linear.0 mlp"]), (0.4, [])])
 def test_where_all_inside_matches_the_difference_arises_after_it(inside: float, causes: list[str]) -> None:
     judged = make(
         Call("Functional.linear.0.forward", "Module.mlp.MLP.forward.0", inputs=[0.0], outputs=[inside]),
@@ -174,7 +176,7 @@ def test_a_module_that_hands_on_what_is_inside_in_golden_alone_is_said_to_change
             Call("Module.mlp.MLP.forward.0", inputs=[0.0], outputs=[(golden, target)]),
         ).judge()
         (origin,) = judged.said.origins
-        assert outlines(origin.cause) == [f"{cause} Functional.linear.0"]
+        assert outlines(origin.cause) == [f"{cause} Functional.linear.0 mlp"]
 
 
 def test_a_weight_that_a_later_operator_takes_again_is_one_suspect(
@@ -327,3 +329,30 @@ def test_a_single_number_has_no_term_that_a_mean_would_tell() -> None:
     given, made = np.full((), 0.2, "float32"), np.full((), 0.5, "float32")
     call = Call("Module.loss.Loss.forward.0", inputs=[(given, given)], outputs=[(made, made - given)])
     assert not any(sign.id == "cause.left_out" for one in judge(call).said.origins for sign in one.cause)
+
+
+def called(place: int, operator: str, *, golden: bool = True, target: bool = True) -> TreeRow:
+    name = f"Torch.{operator}.{place}.forward"
+    names = ((name,) if golden else (), (name,) if target else ())
+    label, type_name = f"Torch.{operator}.{place}", f"Torch.{operator}"
+    match = place if golden and target else None
+    kind, forward = NodeKind.API, Direction.FORWARD
+    return TreeRow(place, 0, place, 1, place, label, kind, type_name, forward, *names, match, "norm", None)
+
+
+def test_an_operator_that_both_runs_call_is_not_said_to_be_called_by_one_alone() -> None:
+    inside = [
+        called(1, "mul"),
+        called(2, "mul", golden=False),
+        called(3, "tanh", golden=False),
+        called(4, "exp", golden=False),
+        called(5, "exp", target=False),
+    ]
+    name = ("Module.norm.Norm.forward.0",)
+    norm = TreeRow(
+        *(0, None, len(inside), 0, 6, "norm", NodeKind.MODULE, "Norm", Direction.FORWARD),
+        *(name, name, 0, "norm", None),
+    )
+    said = list(_called_inside([norm, *inside], norm))
+    assert outlines(said) == ["calls target tanh norm", "calls_more target mul norm"]
+    assert text_of(said[1]) == "the target run calls mul more often than the other run inside norm"

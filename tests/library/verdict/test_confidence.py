@@ -43,7 +43,7 @@ def test_the_margin_and_the_basis_say_how_sure_it_is(
 ) -> None:
     known = confidence_in(basis, None if margin is None else Excess(margin, 1.0))
     assert known.certainty is certainty
-    assert all(text_of(known.said, language) for language in LANGUAGES)
+    assert not [language for language in LANGUAGES if "confidence." in text_of(known.said, language)]
 
 
 def test_another_slice_makes_it_one_step_surer() -> None:
@@ -82,7 +82,17 @@ def test_steps_that_show_the_same_node_are_counted() -> None:
     confidence = found(Call(LINEAR, inputs=[0.0], outputs=[50 * U32]), steps=3).confidence
     assert confidence is not None
     assert (confidence.slices, confidence.certainty) == (3, Certainty.CERTAIN)
-    assert "It is found in 3 steps." in text_of(confidence.said)
+    assert "The error starts here in 3 steps." in text_of(confidence.said)
+
+
+@pytest.mark.parametrize("basis", Basis)
+@pytest.mark.parametrize("excess", [None, Excess(5.0, 1.0), Excess(5e6, 1.0)])
+@pytest.mark.parametrize("along", [None, "step", "rank", "token"])
+def test_there_are_words_for_whatever_it_rests_on(
+    basis: Basis, excess: Excess | None, along: str | None
+) -> None:
+    known = seen_in(confidence_in(basis, excess), 4, along)
+    assert not [language for language in LANGUAGES if "confidence." in text_of(known.said, language)]
 
 
 @pytest.mark.parametrize(

@@ -56,6 +56,7 @@ def test_nodes_inside_that_are_equal_are_said_to_be() -> None:
         (0.2, 0.20001, "number 0.2"),
         (0.2, 0.196, "number 0.2"),
         (0.01, 0.3, "other_rows 0.01"),
+        (0.2, float("inf"), "number 0.2"),
     ],
 )
 def test_an_error_is_one_number_and_says_which_rows_it_leaves_out(

@@ -138,7 +138,7 @@ function swatch(text, name) {
 
 function showLegend() {
   const { data, limit, limits, sizes } = drawn();
-  const parts = data.range ? scaleOf(limit, (value) => say("limit for other nodes {value}", { value })) : [];
+  const parts = data.range ? scaleOf(limit, (value) => say("common limit {value}", { value })) : [];
   if (data.range && limits && limits[0] < limits[1]) {
     const [least, most] = limits.map((one) => error(one));
     const named = say("limits of output errors, {least} to {most}", { least, most });

@@ -104,7 +104,7 @@ const drawIn = (target) => (data) => {
     line(say("output = input"), 1, "solid", range),
     line(say("output = {factor} x input", { factor }), factor, "dot", range),
   ];
-  if (limit) lines.push({ ...line(say("limit for other nodes {value}", { value: error(limit) }), 1, "dash", range), y: [limit, limit], x: range });
+  if (limit) lines.push({ ...line(say("common limit {value}", { value: error(limit) }), 1, "dash", range), y: [limit, limit], x: range });
   const traces = data.shown_names.map((/** @type {string} */ name, /** @type {number} */ code) => points(data, name, code, range));
   return react(target, [...lines, ...traces], {
     showlegend: true,

@@ -72,7 +72,7 @@ function drawProfile({ axis: dimension, heads, width, norm, golden_norm: golden,
     customdata: values.map(write),
     hovertemplate: "%{x}: %{customdata}<extra>%{fullData.name}</extra>",
   });
-  const traces = [trace(say("largest"), largest, "error", true), trace(say("relative L2"), relative, "pass", false, error)];
+  const traces = [trace(say("largest |target - golden|"), largest, "error", true), trace(say("relative L2"), relative, "pass", false, error)];
   const drawn = [...largest, ...relative].filter((value) => value !== null && value > 0);
   const span = Math.log10(Math.max(.../** @type {number[]} */ (drawn)) / Math.min(.../** @type {number[]} */ (drawn)));
   const ticks = span > 1.5 ? { dtick: Math.ceil(span / 6) } : {}; // over less, powers of ten alone are too few

@@ -109,7 +109,7 @@ export function paint() {
   const here = placeOf(map, shown().at);
   if (here) frame(here, "text");
   if (cell) frame(cell, "accent");
-  part("scale").replaceChildren(...scaleOf(map.limit, (value) => say("limit of a difference {value}", { value }), (size) => short(size * map.unit)));
+  part("scale").replaceChildren(...scaleOf(map.limit, (value) => say("limit for one element {value}", { value }), (size) => short(size * map.unit)));
   sayCell(map);
 }
 
