@@ -15,7 +15,7 @@ What the first sentence says already, such as an argument that differs, is not s
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from operator import attrgetter
 from typing import Final
 
@@ -199,25 +199,28 @@ def _other_class(evidence: Evidence, row: TreeRow) -> Iterator[Message]:
 
 
 def _called_inside(rows: Sequence[TreeRow], row: TreeRow) -> Iterator[Message]:
-    """Say which operators one run alone calls inside a node that both runs have by one name."""
+    """Say which operators one run calls alone, or more often, inside a node that both have by one name."""
     alone = _alone_inside(rows, row) if row.golden and row.golden == row.target else []
-    if not any(map(_is_matched_operator, rows)):  # one run recorded none
+    if len(alone) > _SHOWN or not any(map(_is_matched_operator, rows)):  # one run recorded none
         return
-    if len(alone) > _SHOWN:
-        return
-    inside = filter(_is_matched_operator, rows[row.index + 1 : row.last + 1])
-    in_both = {operator_family(one.type_name) for one in inside if one.direction is row.direction}
-    called = {
-        side: dict.fromkeys(operator_family(one.type_name) for one in alone if one.side == side)
-        for side in ("target", "golden")
-    }
-    for side, other in (("target", "golden"), ("golden", "target")):
-        more = {one: "_more" if one in in_both else "" for one in called[side] if one not in called[other]}
-        for how in ("", "_more"):
-            if operators := tuple(one for one in more if more[one] == how):
-                yield Message.of(
-                    f"cause.calls{how}", side=side_named(side), operators=operators, node=row.label
-                )
+    in_both = _families(filter(_is_matched_operator, rows[row.index + 1 : row.last + 1]))
+    golden, target = (_families(one for one in alone if one.side == side) for side in ("golden", "target"))
+    yield from _calls("target", target, golden, in_both, row.label)
+    yield from _calls("golden", golden, target, in_both, row.label)
+
+
+def _calls(
+    side: str, called: Sequence[str], by_other: Sequence[str], in_both: Sequence[str], node: str
+) -> Iterator[Message]:
+    new = tuple(one for one in called if one not in {*by_other, *in_both})
+    more = tuple(one for one in called if one in in_both and one not in by_other)
+    for id_, operators in (("cause.calls", new), ("cause.calls_more", more)):
+        if operators:
+            yield Message.of(id_, side=side_named(side), operators=operators, node=node)
+
+
+def _families(operators: Iterable[TreeRow]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(operator_family(one.type_name) for one in operators))
 
 
 def _is_matched_operator(row: TreeRow) -> bool:
