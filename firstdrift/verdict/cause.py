@@ -212,11 +212,11 @@ def _called_inside(rows: Sequence[TreeRow], row: TreeRow) -> Iterator[Message]:
 def _calls(
     side: str, called: Sequence[str], by_other: Sequence[str], in_both: Sequence[str], node: str
 ) -> Iterator[Message]:
-    new = tuple(one for one in called if one not in {*by_other, *in_both})
-    more = tuple(one for one in called if one in in_both and one not in by_other)
-    for id_, operators in (("cause.calls", new), ("cause.calls_more", more)):
-        if operators:
-            yield Message.of(id_, side=side_named(side), operators=operators, node=node)
+    own, other = side_named(side), side_named("golden" if side == "target" else "target")
+    if new := tuple(one for one in called if one not in {*by_other, *in_both}):
+        yield Message.of("cause.calls", side=own, operators=new, node=node)
+    if more := tuple(one for one in called if one in in_both and one not in by_other):
+        yield Message.of("cause.calls_more", side=own, other=other, operators=more, node=node)
 
 
 def _families(operators: Iterable[TreeRow]) -> tuple[str, ...]:

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 
 import { filling, first, revealing, whole, zoomed } from "../../frontend/firstdrift_frontend/static/graph/camera.js";
-import { picture } from "../../frontend/firstdrift_frontend/static/graph/layout.js";
+import { picture, textPlace } from "../../frontend/firstdrift_frontend/static/graph/layout.js";
 import { Model, spelt } from "../../frontend/firstdrift_frontend/static/graph/model.js";
 import { placed } from "../../frontend/firstdrift_frontend/static/graph/outline.js";
 import { spread } from "../../frontend/firstdrift_frontend/static/graph/place.js";
@@ -33,6 +33,19 @@ test("what is given lies above what takes it, and what runs beside it at the sam
   const shown = picture(made());
   const y = (row) => at(shown, row).y;
   assert.ok(y(1) < y(2) && y(2) === y(3) && y(3) < y(4));
+});
+
+test("shapes stand beside their lines, and none covers another", () => {
+  const boxes = Array.from({ length: 9 }, (_, row) => box(row));
+  const shown = picture(new Model([layer(null, boxes, boxes.slice(1).map(({ row }) => ({ source: 0, goal: row, shapes: [`[${row}, 8, 4096, 128]`], by_order: false })))]));
+  const named = shown.lines.filter(({ isNamed }) => isNamed);
+  assert.ok(named.length > 1);
+  for (const one of named) {
+    for (const other of named.filter((line) => line !== one)) {
+      const [a, b] = [textPlace(one.points), textPlace(other.points)];
+      assert.ok(Math.abs(a.x - b.x) >= 60 || Math.abs(a.y - b.y) >= 5);
+    }
+  }
 });
 
 test("no two boxes of a module lie over each other, and all lie inside it, whatever is open", () => {

@@ -359,6 +359,30 @@ def test_the_finding_shows_error_in_and_out_against_the_limit_and_what_to_dump_n
     assert "capture-config" not in of_tokens  # whose values were saved
 
 
+def test_an_argument_of_an_operator_has_its_name_on_the_page(client: TestClient) -> None:
+    selected = client.get(f"/c/{STATISTICS}/s/0/tree/rows?count=1").json()["selected"]
+    pairs = client.get(f"/c/{STATISTICS}/s/0/n/{selected}.json").json()["pairs"]
+    assert {pair["target"]["label"]: pair["argument"] for pair in pairs} == {
+        "input.0": "input",
+        "input.1": "weight",
+        "output.0": "",
+    }
+
+
+def test_the_page_of_the_first_bad_node_says_its_own_limit(client: TestClient) -> None:
+    pages = [
+        page(client, f"/c/{TOKENS}/s/{position}/n/{row}") for position, row in first_bad_and_next(client)
+    ]
+    assert ["its limit of" in text for text in pages] == [True, False]
+
+
+def first_bad_and_next(client: TestClient) -> list[tuple[int, int]]:
+    address = re.search(r"/c/\d+/s/(\d+)/tree\?row=(\d+)", page(client, f"/c/{TOKENS}"))
+    assert address is not None
+    position, row = map(int, address.groups())
+    return [(position, row), (position, row + 1)]
+
+
 def test_points_of_a_picture_are_named_in_plain_text(client: TestClient) -> None:
     for comparison in (STATISTICS, TOKENS):
         labels = re.findall(r'class="point[^"]*"[^>]*aria-label="([^"]*)"', page(client, f"/c/{comparison}"))

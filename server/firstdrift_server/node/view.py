@@ -9,7 +9,7 @@ from msgspec import Struct
 from msgspec.structs import asdict, replace
 from sqlalchemy.orm import Session
 
-from firstdrift.catalogue.comparisons.records import get_comparison
+from firstdrift.catalogue.comparisons.records import Comparison, get_comparison
 from firstdrift.catalogue.comparisons.slice_pairs import (
     SliceLabel,
     get_slice_label,
@@ -22,7 +22,9 @@ from firstdrift.errors import FirstdriftError
 from firstdrift.groups import fields_of, known_items
 from firstdrift.matching.plan import TensorPair
 from firstdrift.metrics.measurement import Measurement, MeasurementKind, SideSummary
+from firstdrift.model.node import Direction, NodeKind
 from firstdrift.model.tensor import Role, TensorRecord
+from firstdrift.operators.properties import role_of_argument
 from firstdrift.parallel.slices import read_stacks
 from firstdrift.paths import inside
 from firstdrift.verdict.judgement import NodeClass, PairJudgement
@@ -102,6 +104,7 @@ class PairView(PairJudgement, frozen=True, kw_only=True):
     """A pair of tensors of a node, and what is said of it.
 
     Attributes:
+        argument: what an operator calls it, such as "weight" for `input.1` of linear; empty if not known.
         remark: why it was not compared, or how.
         details: what has no column.
         whiskers: its statistics as a picture, where no values were saved on both sides.
@@ -113,6 +116,7 @@ class PairView(PairJudgement, frozen=True, kw_only=True):
     target_node: str
     golden: TensorSide
     target: TensorSide
+    argument: str
     transform: Sequence[Message]
     kind: MeasurementKind
     remark: Message | None
@@ -148,6 +152,7 @@ class NodeView(RowView, frozen=True, kw_only=True):
     """
 
     decided: Decided | None
+    certainty: Message | None
     from_rank: FromRank | None
     comparison: int
     slice: int
@@ -187,15 +192,21 @@ def node_page(
 def node_of(session: Session, context: Context, slice_pair: SliceLabel, index: int) -> NodeView:
     """Lay a node of a known slice pair out for its page."""
     comparison, position = slice_pair.comparison_id, slice_pair.position
+    known = get_comparison(session, comparison)
     row = get_row(session, slice_pair.id, index)
     pairs = pairs_of_row(session, slice_pair.id, index)
     address = node_address(comparison, position, index)
-    tensors = [_pair_view(pair, key, address) for pair, key in zip(pairs, tensor_keys(pairs), strict=True)]
+    is_called = row.tree.kind is NodeKind.API and row.tree.direction is not Direction.BACKWARD
+    tensors = [
+        _pair_view(pair, key, address, row.tree.type_name if is_called else "")
+        for pair, key in zip(pairs, tensor_keys(pairs), strict=True)
+    ]
     worst = worst_tensor(row, pairs)
     return NodeView(
         **asdict(row_view(row, frozenset(pair.measurement.kind for pair in pairs))),
         decided=_decided(row, comparison),
-        rules=get_comparison(session, comparison).options.rules,
+        certainty=_certainty(known, slice_pair, index),
+        rules=known.options.rules,
         roundoff=judgement_of(session, slice_pair.id).roundoff,
         from_rank=from_rank(session, slice_pair, row),
         comparison=comparison,
@@ -243,6 +254,14 @@ def worst_tensor(row: Row, pairs: Sequence[Pair]) -> int | None:
     return next(iter([*outputs, *with_data, *range(len(pairs))]), None)
 
 
+def _certainty(comparison: Comparison, pair: SliceLabel, row: int) -> Message | None:
+    """Say how sure the finding is, and what its limit is, of the first bad node; None of any other."""
+    found = comparison.findings.first_bad_node if comparison.findings is not None else None
+    if found is None or found.confidence is None or (found.coordinates, found.row) != (pair.target, row):
+        return None
+    return found.confidence.said
+
+
 def _decided(row: Row, comparison: int) -> Decided | None:
     """Say by which rule a row is called what it is, or what excuses its error; None if none is known."""
     entry = ENTRIES.get(row.judgement.rule or "")
@@ -258,7 +277,7 @@ def _columns(pairs: Sequence[PairView]) -> tuple[str, ...]:
     return FIRST if known & {"relative_l2"} or not known & {"error_bound"} else FIRST_OF_STATISTICS
 
 
-def _pair_view(pair: Pair, key: str, address: str) -> PairView:
+def _pair_view(pair: Pair, key: str, address: str, type_name: str) -> PairView:
     plan, measured = pair.plan, pair.measurement
     golden, target = _tensor(plan.golden, measured.golden), _tensor(plan.target, measured.target)
     of_statistics = measured.kind is MeasurementKind.STATISTICS
@@ -269,6 +288,7 @@ def _pair_view(pair: Pair, key: str, address: str) -> PairView:
         target_node=plan.target_node,
         golden=golden,
         target=target,
+        argument=role_of_argument(type_name, plan.target.key) if plan.target.role is Role.INPUT else "",
         whiskers=whiskers_of(golden, target) if of_statistics else None,
         transform=plan.transform,
         kind=measured.kind,

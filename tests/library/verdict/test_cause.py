@@ -354,5 +354,5 @@ def test_an_operator_that_both_runs_call_is_not_said_to_be_called_by_one_alone()
         *(name, name, 0, "norm", None),
     )
     said = list(_called_inside([norm, *inside], norm))
-    assert outlines(said) == ["calls target tanh norm", "calls_more target mul norm"]
-    assert text_of(said[1]) == "the target run calls mul more often than the other run inside norm"
+    assert outlines(said) == ["calls target tanh norm", "calls_more target golden mul norm"]
+    assert text_of(said[1]) == "inside norm, target calls mul more often than golden"

@@ -83,7 +83,7 @@ function explain(data, isAlike) {
   const left = data.matched - data.total;
   const said = [summary(data, isAlike)];
   if (data.total && left > 0) said.push(say("{left} more lack an input or output error.", { left }));
-  if (!isAlike) said.push(say("On the edges: zero or near zero (below, left), NaN or infinity (above, right)."));
+  if (!isAlike) said.push(say("Points on the left or lower edge have an error of zero or near zero; on the right or upper edge, NaN or infinity."));
   element("scatter-note").textContent = said.join(" ");
 }
 

@@ -1,7 +1,7 @@
 // The boxes and lines of a graph as elements of SVG, one for both sides.
 
 import { say } from "../lib/notice.js";
-import { HEAD } from "./layout.js";
+import { HEAD, textPlace } from "./layout.js";
 import { SIDES } from "./model.js";
 import { placed as moved } from "./outline.js";
 
@@ -172,16 +172,11 @@ export function lineElement(line, w) {
     if (line.end !== "start") made.append(make("path", { class: `tip ${kind}`, d: arrow(moved) }));
     if (line.end === "start") made.append(make("circle", { class: "stop", cx: moved[1].x, cy: moved[1].y, r: 2 }));
     if (line.isNamed && edge.shapes.length) {
-      const [from, to] = longest(moved);
-      made.append(text("shape", (from.x + to.x) / 2 + 4, (from.y + to.y) / 2 + 3, edge.shapes.join(" ")));
+      const { x, y } = textPlace(moved);
+      made.append(text("shape", x, y, edge.shapes.join(" ")));
     }
   });
   return made;
-}
-
-/** @param {{x: number, y: number}[]} points */
-function longest(points) {
-  return points.length === 2 ? points : points.slice(0, 2);
 }
 
 /** @param {{x: number, y: number}[]} points */

@@ -48,6 +48,7 @@ const PAD = 14;
 const STUB = { x: 9, y: 13 };
 const CHARACTER = 6.7; // px, of names
 const SMALL = 6.1; // px, of what stands below them
+const TEXT = { w: 5.5, h: 10 }; // of shapes: a character, and a row
 const BESIDE = 46; // px: the mark, and the edges
 
 /** How wide a box is: name, what it holds, and below its class or type and its error. @param {Box} box */
@@ -63,14 +64,35 @@ export function widthOf(box) {
 export function picture(model) {
   const { w, h, boxes, lines } = inside(model, null, 1);
   const named = new Set();
+  /** @type {Map<number, {left: number, right: number}[]>} */
+  const texts = new Map();
   for (const line of lines) {
     line.around = around(line.points);
     const { edge, module, end } = line;
-    const key = `${module}:${edge.source}:${Object.values(edge.of).map(({ shapes }) => shapes).join()}`;
-    line.isNamed = end === null && !named.has(key);
-    named.add(key);
+    const shapes = Object.values(edge.of).map((side) => side.shapes.join(" "));
+    const key = `${module}:${edge.source}:${shapes.join()}`;
+    line.isNamed = end === null && !named.has(key) && hasRoom(texts, textPlace(line.points), Math.max(...shapes.map(({ length }) => length)));
+    if (line.isNamed) named.add(key);
   }
   return { boxes, lines, w, h };
+}
+
+/** Where the shapes of a line stand: beside the middle of its first part. @param {Point[]} points @returns {Point} */
+export function textPlace([from, to]) {
+  return { x: (from.x + to.x) / 2 + 4, y: (from.y + to.y) / 2 + 3 };
+}
+
+/**
+ * Tell whether a text covers none of those that are there, and keep its place if so.
+ * @param {Map<number, {left: number, right: number}[]>} texts by the row in which they stand
+ * @param {Point} at @param {number} characters
+ */
+function hasRoom(texts, { x, y }, characters) {
+  const [row, left, right] = [Math.round(y / TEXT.h), x, x + characters * TEXT.w];
+  const near = [row - 1, row, row + 1].flatMap((one) => texts.get(one) ?? []);
+  if (near.some((other) => left < other.right && other.left < right)) return false;
+  texts.set(row, [...(texts.get(row) ?? []), { left, right }]);
+  return true;
 }
 
 /** @param {Point[]} points */
