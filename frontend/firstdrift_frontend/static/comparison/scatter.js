@@ -75,14 +75,14 @@ function summary(data, isAlike) {
   if (isAlike && sources().from === "digest") return say("Digests show which nodes match, not how large the other errors are.");
   if (isAlike) return say("All nodes that do not match have NaN or infinity.");
   if (shown < total) return say("{shown} of {total} nodes: the largest errors, and a random sample of the rest.", { shown, total });
-  return say("{total} nodes.", { total });
+  return say("{total} nodes are drawn.", { total });
 }
 
 /** @param {any} data @param {boolean} isAlike */
 function explain(data, isAlike) {
   const left = data.matched - data.total;
   const said = [summary(data, isAlike)];
-  if (data.total && left > 0) said.push(say("{left} more lack an input or output error.", { left }));
+  if (data.total && left > 0) said.push(say("{left} more have no input error or no output error.", { left }));
   if (!isAlike) said.push(say("Points on the left or lower edge have an error of zero or near zero; on the right or upper edge, NaN or infinity."));
   element("scatter-note").textContent = said.join(" ");
 }
