@@ -72,6 +72,7 @@ def test_a_node_is_drawn_over_all_tokens_with_the_limit_and_the_slice_that_is_sh
     assert max(errors[:3]) < over["limit"] < min(errors[3:])
     assert all(point["y"] < over["limit_y"] for point in over["points"][3:]), "above the line"
     assert all(point["y"] > over["limit_y"] for point in over["points"][:3]), "below it"
+    assert over["points"][3]["limit"] == bad["confidence"]["limit"], "its own, where the error starts"
     for point in over["points"]:
         there = client.get(f"{point['address']}.json").json()
         assert bad["target"] in there["target"]

@@ -13,6 +13,8 @@ from sqlalchemy.orm import Session
 from firstdrift.catalogue.comparisons.kept import kinds_of
 from firstdrift.catalogue.comparisons.slice_pairs import SliceLabel, judgements_of, slice_labels_of
 from firstdrift.catalogue.comparisons.tree import get_row, row_fields_at, rows_at, rows_of_nodes
+from firstdrift.verdict.confidence import Quantity
+from firstdrift.verdict.judgement import SliceJudgement
 from firstdrift.verdict.limit import limit_of_nodes, limit_of_row
 from firstdrift.verdict.tree import TreeRow
 from firstdrift.wording.message import Message
@@ -100,8 +102,9 @@ def over_slices(session: Session, here: SliceLabel, index: int, along: str | Non
     shown = _nearest(line, here)
     node = get_row(session, here.id, index).tree
     found = [_find(session, pair, node) for pair in shown]
-    limit = limit_of_nodes(judgements_of(session, [pair.id for pair in shown]).values())
-    limits = [_limit(limit, one) for one in found]
+    judged = judgements_of(session, [pair.id for pair in shown])
+    limit = limit_of_nodes(judged.values())
+    limits = [_limit(limit, one, judged[pair.id]) for pair, one in zip(shown, found, strict=True)]
     scale = Scale.of((one.error for one in found if one), limits, _TOP, _BOTTOM)
     step = (WIDTH - _LEFT - _RIGHT) / max(1, len(shown) - 1)
     places = [round(_LEFT + number * step, 1) for number in range(len(shown))]
@@ -162,8 +165,15 @@ def _find(session: Session, pair: SliceLabel, node: TreeRow) -> _Found | None:
     return _Found(row, error, str(verdict), excused, measured_from(kinds_of(kinds)))
 
 
-def _limit(limit: float | None, found: _Found | None) -> float | None:
-    return limit if found is None else limit_of_row(limit, found.error, found.excused_up_to)
+def _limit(limit: float | None, found: _Found | None, judged: SliceJudgement) -> float | None:
+    """Return the limit that decided of a row: where an error starts at it, its own."""
+    if found is None:
+        return limit
+    for origin in judged.origins:
+        sure = origin.confidence if origin.row == found.row else None
+        if sure is not None and sure.of is Quantity.OUTPUT:
+            return sure.limit
+    return limit_of_row(limit, found.error, found.excused_up_to)
 
 
 def _point(

@@ -82,7 +82,7 @@ def test_steps_that_show_the_same_node_are_counted() -> None:
     confidence = found(Call(LINEAR, inputs=[0.0], outputs=[50 * U32]), steps=3).confidence
     assert confidence is not None
     assert (confidence.slices, confidence.certainty) == (3, Certainty.CERTAIN)
-    assert "In 3 steps the error starts at this node." in text_of(confidence.said)
+    assert "This node is bad in 3 steps." in text_of(confidence.said)
 
 
 @pytest.mark.parametrize("basis", Basis)
