@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from dashboard import Dashboard
-from playwright.sync_api import APIRequestContext, Browser, Locator, Page, expect
+from playwright.sync_api import APIRequestContext, Browser, Locator, Page, Route, expect
 from working import wait_until
 
 from firstdrift.wording.text import texts
@@ -132,6 +132,33 @@ def test_keys_alone_find_a_node_choose_a_suggestion_and_match(
     expect(count(page, "target")).to_have_attribute("data-free", "27")
     page.keyboard.press("?")
     expect(page.locator("#help")).to_be_visible()
+
+
+def test_who_moves_on_is_not_taken_back_when_a_suggestion_arrives_late(
+    dashboard: Dashboard, page: Page, match: str
+) -> None:
+    late: list[Route] = []
+
+    def hold(route: Route) -> None:
+        late.append(route)
+
+    dashboard.open(match)
+    active = page.locator(".of-golden .is-active")
+    page.keyboard.press("Home")
+    page.keyboard.press("u")
+    expect(active).to_have_attribute("title", MLP.format(1))
+    page.route(re.compile("/rows.*place_of="), hold)
+    page.keyboard.press("s")
+    expect(picked(page)).to_have_count(2)
+    page.keyboard.press("Home")
+    expect(active).to_have_attribute("data-place", "0")
+    while len(late) < 2:
+        page.wait_for_timeout(50)
+    for route in late:
+        with page.expect_response(route.request.url):
+            route.continue_()
+    page.wait_for_function("new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
+    expect(active).to_have_attribute("data-place", "0")
 
 
 def test_one_node_is_dragged_onto_the_other(dashboard: Dashboard, page: Page, match: str) -> None:

@@ -20,7 +20,7 @@ const CHUNK = Number(form.dataset.chunk);
 function pane(body) {
   const side = /** @type {Side} */ (body.dataset.side);
   const rows = /** @type {HTMLElement} */ (body.querySelector(".rows"));
-  const state = { total: Number(body.dataset.total), place: Number(body.dataset.place), anchor: Number(body.dataset.place), age: 0 };
+  const state = { total: Number(body.dataset.total), place: Number(body.dataset.place), anchor: Number(body.dataset.place), age: 0, turn: 0 };
   const list = virtualRows({
     body,
     rows,
@@ -84,6 +84,7 @@ function pane(body) {
    * @param {boolean} [how.middle]
    */
   async function goTo(target, { middle = false } = {}) {
+    state.turn += 1;
     state.place = Math.max(0, Math.min(state.total - 1, target));
     reveal(middle);
     await list.reach(state.place);
@@ -97,8 +98,10 @@ function pane(body) {
    */
   async function jump(step, picks = {}) {
     const { age } = state;
+    const turn = ++state.turn;
     const found = await askRows(step, picks);
     if (age !== state.age || found.place === null) return false;
+    if (turn !== state.turn) return true; // somebody went elsewhere meanwhile, and stays there
     htmlsOf(found).forEach(list.add);
     await goTo(found.place, { middle: true });
     return true;
